@@ -1,0 +1,52 @@
+"""01 baseline: plain DQN. Play one env step, train on 32 transitions, repeat.
+
+The idea: none yet. This is the DQN of the 2017 post, the one that every later script is compared with:
+classic wrappers, a list of stacked lazy frames as replay, one update for each env step.
+"""
+
+import fastdqn.startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports below
+
+import itertools
+
+from fastdqn import cli
+from fastdqn.acting import epsilon_at, make_player
+from fastdqn.config import Options
+from fastdqn.device import prepare_device
+from fastdqn.envs.make import describe, make_env
+from fastdqn.replay.transitions import collate
+from fastdqn.run import Run
+from fastdqn.schedules import target_sync_due
+from fastdqn.variants import make_learner, make_replay
+
+
+def train(options: Options) -> int:
+    dqn = options.dqn
+    device = prepare_device(options.run)
+    env = make_env(options.run.game, options.protocol, "classic")
+    learner = make_learner(options, env.observation_space.shape, env.action_space.n, device)
+    replay = make_replay(options)
+
+    with Run("01_baseline", options, device, (describe(options.run.game, options.protocol, "classic"),)) as run:
+        run.weights = learner.network.state_dict()
+        player = make_player(env, learner.network, device, options)
+
+        for env_step in itertools.count(1):
+            epsilon = epsilon_at(env_step, dqn)
+            played = player.step(epsilon)
+            replay.extend(played.transitions)
+            run.played(played, epsilon)
+            if run.over():
+                break
+            if len(replay) < dqn.replay_initial:
+                continue
+
+            batch = collate(replay.sample(dqn.batch_size), device)
+            run.updated(learner.update(batch), dqn.batch_size)
+            if target_sync_due(env_step, dqn.target_sync):
+                learner.sync_target()
+
+    return 0
+
+
+if __name__ == "__main__":
+    cli.start(train, Options, __doc__)

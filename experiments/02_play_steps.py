@@ -1,0 +1,55 @@
+"""02 play steps: play N env steps, then make one update on N times as many transitions.
+
+The idea: one large batch costs less than N small ones. The samples per env step stay the same (32), the
+optimiser makes one step where it made N. With `--steps 1` this is 01, bit for bit.
+
+Differs from 01: the inner loop over `--steps`; the batch; the target network is copied when the last N
+env steps contain a multiple of `--target-sync`.
+"""
+
+import fastdqn.startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports below
+
+from fastdqn import cli
+from fastdqn.acting import epsilon_at, make_player
+from fastdqn.config import PlayStepsOptions
+from fastdqn.device import prepare_device
+from fastdqn.envs.make import describe, make_env
+from fastdqn.replay.transitions import collate
+from fastdqn.run import Run
+from fastdqn.schedules import target_sync_due
+from fastdqn.variants import make_learner, make_replay
+
+
+def train(options: PlayStepsOptions) -> int:
+    dqn = options.dqn
+    device = prepare_device(options.run)
+    env = make_env(options.run.game, options.protocol, "classic")
+    learner = make_learner(options, env.observation_space.shape, env.action_space.n, device)
+    replay = make_replay(options)
+    batch_size = dqn.batch_size * options.steps
+
+    with Run("02_play_steps", options, device, (describe(options.run.game, options.protocol, "classic"),)) as run:
+        run.weights = learner.network.state_dict()
+        player = make_player(env, learner.network, device, options)
+
+        while not run.over():
+            for _ in range(options.steps):
+                epsilon = epsilon_at(run.env_steps + 1, dqn)
+                played = player.step(epsilon)
+                replay.extend(played.transitions)
+                run.played(played, epsilon)
+                if run.over():
+                    break
+            if run.reason or run.env_steps < dqn.replay_initial:
+                continue
+
+            batch = collate(replay.sample(batch_size), device)
+            run.updated(learner.update(batch), batch_size)
+            if target_sync_due(run.env_steps, dqn.target_sync, options.steps):
+                learner.sync_target()
+
+    return 0
+
+
+if __name__ == "__main__":
+    cli.start(train, PlayStepsOptions, __doc__)

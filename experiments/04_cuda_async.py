@@ -1,0 +1,56 @@
+"""04 async copies: host-to-device copies that do not wait.
+
+The idea: a copy from page-locked memory with `non_blocking=True` runs while the host goes on, here to draw and
+stack the next batch. Either half without the other gains nothing. It needs a GPU to gain anything; without one the
+batch is stacked into buffers that are used again instead of new memory.
+
+Differs from 03: AsyncCollator instead of collate.
+"""
+
+import fastdqn.startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports below
+
+from fastdqn import cli
+from fastdqn.config import ParallelOptions
+from fastdqn.device import prepare_device
+from fastdqn.envs.make import describe, make_env
+from fastdqn.parallel.player import PlayerProcess, PlayerWeights
+from fastdqn.replay.transitions import AsyncCollator
+from fastdqn.run import Run
+from fastdqn.schedules import target_sync_due
+from fastdqn.variants import make_learner, make_replay
+
+
+def train(options: ParallelOptions) -> int:
+    dqn = options.dqn
+    device = prepare_device(options.run)
+    env = make_env(options.run.game, options.protocol, "classic")
+    learner = make_learner(options, env.observation_space.shape, env.action_space.n, device)
+    weights = PlayerWeights(learner.network, options.player_device)
+    replay = make_replay(options)
+    batch_size = dqn.batch_size * options.steps
+    collate = AsyncCollator(batch_size, env.observation_space.shape, device)
+
+    with (
+        Run("04_cuda_async", options, device, (describe(options.run.game, options.protocol, "classic"),)) as run,
+        PlayerProcess(options, "classic", weights, run.limits) as player,
+    ):
+        run.weights = learner.network.state_dict()
+
+        while not run.ended_by(player.reason):
+            for message in player.take(options.steps):
+                replay.extend(message.played.transitions)
+                run.played(message.played, message.epsilon)
+            if run.ended_by(player.reason) or run.env_steps < dqn.replay_initial:
+                continue
+
+            batch = collate(replay.sample(batch_size))
+            run.updated(learner.update(batch), batch_size)
+            weights.publish()
+            if target_sync_due(run.env_steps, dqn.target_sync, options.steps):
+                learner.sync_target()
+
+    return 0
+
+
+if __name__ == "__main__":
+    cli.start(train, ParallelOptions, __doc__)

@@ -1,0 +1,77 @@
+"""The command line of the scripts: options from dataclasses, mistakes as one sentence."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable, Sequence
+from typing import NoReturn, TypeVar
+
+import tyro
+
+from fastdqn import startup
+from fastdqn.config import Options, check, preset_for
+from fastdqn.envs import games
+from fastdqn.errors import RunError, UserError
+
+OptionsT = TypeVar("OptionsT", bound=Options)
+
+
+def parse(options_type: type[OptionsT], description: str, argv: Sequence[str] | None = None) -> OptionsT:
+    """Return the options that `argv` (default: the command line) asks for.
+
+    The game's preset gives the defaults, so that `--help --game breakout` shows Breakout's.
+
+    Raises:
+        UserError: no such game, a value out of range, or options that contradict each other.
+        SystemExit: after `--help`, or for an option that does not exist.
+    """
+    words = list(sys.argv[1:] if argv is None else argv)
+    defaults = with_preset(options_type(), _game_in(words) or options_type().run.game)
+    options = tyro.cli(
+        options_type,
+        args=words,
+        default=defaults,
+        description=description,
+        config=(tyro.conf.FlagCreatePairsOff,),
+    )
+    check(options)
+    return options
+
+
+def with_preset(options: OptionsT, game: str) -> OptionsT:
+    """Return `options` with everything that the name of the game implies.
+
+    Raises:
+        UserError: there is no such game.
+    """
+    if not games.is_custom(game):
+        games.rom_of(game)
+    preset = preset_for(game)
+    run = dataclasses.replace(
+        options.run, game=game, stop_score=preset.stop_score, max_env_steps=preset.max_env_steps
+    )
+    return dataclasses.replace(options, run=run, dqn=preset.dqn)
+
+
+def start(train: Callable[[OptionsT], int], options_type: type[OptionsT], description: str | None) -> NoReturn:
+    """Run a script: parse, train, and leave with its exit code.
+
+    0 after a run that ended by itself, 130 after Ctrl-C, 2 for a mistake in the options, 1 for a run that failed.
+    """
+    try:
+        code = train(parse(options_type, description or ""))
+    except (UserError, RunError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        code = error.exit_code
+    sys.exit(startup.exit_code() or code)
+
+
+def _game_in(words: Sequence[str]) -> str | None:
+    """Return the game that `words` name, found before the real parse because it decides the defaults."""
+    for i, word in enumerate(words):
+        if word.startswith("--game="):
+            return word.removeprefix("--game=")
+        if word == "--game" and i + 1 < len(words):
+            return words[i + 1]
+    return None

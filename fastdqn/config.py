@@ -1,0 +1,249 @@
+"""All settings: frozen dataclasses whose field docstrings become `--help`, and the presets of games.
+
+Defaults live here and nowhere else. `resolve_preset` gives the settings that a game's name implies, the
+command line overrides them, and `check` refuses contradictions with a sentence that says what to change.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from fastdqn.errors import UserError
+
+WINDOW_EPISODES = 100  # "solved" looks at the mean score of this many finished games
+FRAME_BYTES = 84 * 84
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """The run: what, where and for how long."""
+
+    game: str = "pong"
+    """A preset (pong, breakout-small, breakout, invaders), any Atari game by name (seaquest, Seaquest,
+    SeaquestNoFrameskip-v4, ALE/Seaquest-v5), or module:function for an environment of your own."""
+    cuda: bool = False
+    """Train on the CUDA device; the same as --device cuda."""
+    device: str = "cpu"
+    """Where to train: cpu, cuda, cuda:N, or auto (CUDA if there is one)."""
+    seed: int = 0
+    """Root of all random numbers of the run."""
+    max_env_steps: int | None = 3_000_000
+    """Stop after this many env steps (4 frames each)."""
+    max_minutes: float | None = None
+    """Stop after this many minutes since the process began."""
+    train_seconds: float | None = None
+    """Stop this many seconds after the first update (what bench/fps.py uses)."""
+    stop_score: float | None = 18.0
+    """Solved, and so done, when the mean raw score of the last 100 games is above this."""
+    threads: int | None = None
+    """CPU threads that PyTorch learns with; by default one for each core."""
+    runs_dir: Path = Path("runs")
+    """Where the run's folder is made."""
+    log_seconds: float | None = None
+    """Seconds between progress reports; by default 1 on a terminal and 10 elsewhere."""
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How the game is presented to the agent. The defaults are the 2017 post's."""
+
+    frame_skip: int = 4
+    """Frames for which one action is repeated; one env step (Mnih et al. 2015)."""
+    noop_max: int = 30
+    """A game starts with 1 to this many no-op frames; 0 turns them off (Mnih et al. 2015)."""
+    frame_stack: int = 4
+    """Frames that make up one observation."""
+    episodic_life: bool = True
+    """A lost life ends the learning episode; the score stays the whole game's."""
+    clip_rewards: bool = True
+    """Learn from the sign of the reward; scores stay raw."""
+    fire_reset: bool = True
+    """Press FIRE after a reset, in games that have it."""
+    sticky_actions: float = 0.0
+    """Probability that the emulator repeats the previous action (Machado et al. 2018 use 0.25)."""
+    full_action_set: bool = False
+    """All 18 joystick actions instead of those that the game uses (Machado et al. 2018)."""
+    max_frames: int = 108_000
+    """A game is truncated after this many frames (108,000 = 30 minutes of play)."""
+
+
+@dataclass(frozen=True)
+class DQNOptions:
+    """Deep Q-learning. The defaults are the 2017 post's for Pong."""
+
+    replay_size: int = 100_000
+    """Transitions that the replay holds."""
+    replay_initial: int = 10_000
+    """Transitions played before the first update."""
+    batch_size: int = 32
+    """Transitions drawn from the replay for each env step (02 and later: times --steps for each update)."""
+    learning_rate: float = 1e-4
+    """Step size of Adam."""
+    gamma: float = 0.99
+    """Discount of future rewards for each env step."""
+    n_step: int = 1
+    """Rewards summed before bootstrapping (Sutton 1988; Rainbow uses 3, the post's 2-step agent 2)."""
+    target_sync: int = 1_000
+    """Env steps between two copies of the network into the target network."""
+    epsilon_start: float = 1.0
+    """Probability of a random action at the start."""
+    epsilon_final: float = 0.02
+    """Probability of a random action at the end of the decay."""
+    epsilon_decay: int = 100_000
+    """Env steps in which epsilon would fall by 1: epsilon = max(final, start - env_step / decay)."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options that every script of the ladder has."""
+
+    run: Annotated[RunOptions, tyro.conf.arg(name="")] = field(default_factory=RunOptions)
+    protocol: Annotated[Protocol, tyro.conf.arg(name="")] = field(default_factory=Protocol)
+    dqn: Annotated[DQNOptions, tyro.conf.arg(name="")] = field(default_factory=DQNOptions)
+
+    @property
+    def play_steps(self) -> int:
+        """Env steps played for each update."""
+        return 1
+
+
+@dataclass(frozen=True)
+class PlayStepsOptions(Options):
+    """Options of the scripts that play N env steps for each update."""
+
+    steps: int = 4
+    """Env steps N played for each update of batch size 32 x N."""
+
+    @property
+    def play_steps(self) -> int:
+        return self.steps
+
+
+@dataclass(frozen=True)
+class ParallelOptions(PlayStepsOptions):
+    """Options of the scripts with a player process."""
+
+    player_device: Literal["same", "cpu"] = "same"
+    """Where the player evaluates the network: on the learner's device with the very same weights, or on
+    the CPU with a copy that the learner refreshes after each update (for systems without CUDA IPC)."""
+    player_timeout: float = 60.0
+    """Seconds without a transition after which a living player counts as hung."""
+
+
+@dataclass(frozen=True)
+class Preset:
+    """What a game's name implies."""
+
+    game_id: str  # ROM name as ale_py spells it
+    dqn: DQNOptions
+    stop_score: float | None
+    max_env_steps: int | None
+
+
+_BREAKOUT = DQNOptions(
+    replay_size=1_000_000,
+    replay_initial=50_000,
+    epsilon_final=0.1,
+    epsilon_decay=1_000_000,
+    learning_rate=2.5e-4,
+    target_sync=10_000,
+)
+
+PRESETS = {
+    "pong": Preset("pong", DQNOptions(), 18.0, 3_000_000),
+    "breakout-small": Preset(
+        "breakout",
+        dataclasses.replace(
+            _BREAKOUT,
+            replay_size=300_000,
+            replay_initial=20_000,
+            learning_rate=1e-4,
+            target_sync=1_000,
+            batch_size=64,
+        ),
+        500.0,
+        10_000_000,
+    ),
+    "breakout": Preset("breakout", _BREAKOUT, 500.0, 50_000_000),
+    "invaders": Preset("space_invaders", _BREAKOUT, 500.0, 50_000_000),
+}
+"""The four presets of the 2017 post. 50 million env steps are Nature DQN's 200 million frames."""
+
+
+def preset_for(name: str) -> Preset:
+    """Return the preset called `name` (any case); another game gets Breakout's settings and no stop score."""
+    known = PRESETS.get(name.strip().lower())
+    return known or Preset(name, _BREAKOUT, None, 50_000_000)
+
+
+def _at_least(value: float, low: float, option: str) -> None:
+    if not value >= low:  # also catches NaN
+        raise UserError(f"{option} must be at least {low:g}, not {value:g}.")
+
+
+def _between(value: float, low: float, high: float, option: str) -> None:
+    if not low <= value <= high:
+        raise UserError(f"{option} must be between {low:g} and {high:g}, not {value:g}.")
+
+
+def check(options: Options) -> None:
+    """Raise UserError, in one sentence, for a value out of range or for options that contradict each other."""
+    run, protocol, dqn = options.run, options.protocol, options.dqn
+    if run.cuda and run.device not in ("cpu", "auto") and not run.device.startswith("cuda"):
+        raise UserError(f"--cuda and --device {run.device} contradict each other; give one of them.")
+    _at_least(run.seed, 0, "--seed")
+    if run.max_env_steps is not None:
+        _at_least(run.max_env_steps, 1, "--max-env-steps")
+    for value, option in (
+        (run.max_minutes, "--max-minutes"),
+        (run.train_seconds, "--train-seconds"),
+        (run.log_seconds, "--log-seconds"),
+    ):
+        if value is not None and not value > 0:
+            raise UserError(f"{option} must be more than 0, not {value:g}.")
+    if run.threads is not None:
+        _at_least(run.threads, 1, "--threads")
+    _at_least(protocol.frame_skip, 1, "--frame-skip")
+    _at_least(protocol.noop_max, 0, "--noop-max")
+    _at_least(protocol.frame_stack, 1, "--frame-stack")
+    _between(protocol.sticky_actions, 0.0, 1.0, "--sticky-actions")
+    _at_least(protocol.max_frames, 1, "--max-frames")
+    _at_least(dqn.replay_size, 1, "--replay-size")
+    _at_least(dqn.replay_initial, 1, "--replay-initial")
+    _at_least(dqn.batch_size, 1, "--batch-size")
+    if not dqn.learning_rate > 0:
+        raise UserError(f"--learning-rate must be more than 0, not {dqn.learning_rate:g}.")
+    _between(dqn.gamma, 0.0, 1.0, "--gamma")
+    _at_least(dqn.n_step, 1, "--n-step")
+    _at_least(dqn.target_sync, 1, "--target-sync")
+    _between(dqn.epsilon_start, 0.0, 1.0, "--epsilon-start")
+    _between(dqn.epsilon_final, 0.0, 1.0, "--epsilon-final")
+    _at_least(dqn.epsilon_decay, 0, "--epsilon-decay")
+    if dqn.replay_initial > dqn.replay_size:
+        raise UserError(
+            f"--replay-initial {dqn.replay_initial} cannot be more than --replay-size {dqn.replay_size}; "
+            "lower the first or raise the second."
+        )
+    if dqn.epsilon_final > dqn.epsilon_start:
+        raise UserError(
+            f"--epsilon-final {dqn.epsilon_final:g} is above --epsilon-start {dqn.epsilon_start:g}; epsilon only falls."
+        )
+    if run.max_env_steps is not None and run.max_env_steps < dqn.replay_initial:
+        raise UserError(
+            f"--max-env-steps {run.max_env_steps} ends the run before the first update, which waits for "
+            f"--replay-initial {dqn.replay_initial} transitions; raise the first or lower the second."
+        )
+    if isinstance(options, PlayStepsOptions):
+        _at_least(options.steps, 1, "--steps")
+        if options.steps > dqn.target_sync:
+            raise UserError(
+                f"--steps {options.steps} cannot be more than --target-sync {dqn.target_sync}: "
+                "the target network would miss copies."
+            )
+    if isinstance(options, ParallelOptions):
+        _at_least(options.player_timeout, 1.0, "--player-timeout")

@@ -1,0 +1,41 @@
+"""Devices and threads: where the learner runs, or one sentence about why it cannot run there."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+
+from fastdqn.config import RunOptions
+from fastdqn.errors import UserError
+
+
+def cores() -> int:
+    """Return how many CPU cores this process may use (containers and `taskset` included)."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def prepare_device(run: RunOptions) -> torch.device:
+    """Return the device that `run` asks for, and set the number of PyTorch's CPU threads.
+
+    Raises:
+        UserError: the device's name means nothing, or the device is not there.
+    """
+    torch.set_num_threads(run.threads or cores())
+    name = "cuda" if run.cuda and not run.device.startswith("cuda") else run.device
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        device = torch.device("meta")
+    if device.type not in ("cpu", "cuda"):
+        raise UserError(f"--device {name} is not a device that fastdqn trains on; use cpu, cuda, cuda:N or auto.")
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise UserError(
+            f"CUDA was asked for, but this PyTorch ({torch.__version__}) sees no CUDA device; leave it out to train on "
+            "the CPU, or install a CUDA build of PyTorch and the NVIDIA driver."
+        )
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise UserError(f"--device {name}: there are only {torch.cuda.device_count()} CUDA devices, from cuda:0 on.")
+    return device

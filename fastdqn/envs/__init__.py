@@ -1,0 +1,1 @@
+"""Games: from a name to an environment that an agent can play."""

@@ -1,0 +1,65 @@
+"""Names of games: every usual spelling of an Atari game leads to the same ROM."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import re
+
+from ale_py import roms
+
+from fastdqn.config import PRESETS
+from fastdqn.errors import UserError
+
+_PREFIX = re.compile(r"^ale/", re.IGNORECASE)
+_SUFFIX = re.compile(r"(-ram)?(deterministic|noframeskip)?(-v\d+)?$", re.IGNORECASE)
+
+
+@functools.cache
+def rom_names() -> tuple[str, ...]:
+    """Return the names of all single-screen Atari games that ale_py ships, as it spells them."""
+    return tuple(sorted(roms.get_all_rom_ids()))
+
+
+def is_custom(name: str) -> bool:
+    """Tell whether `name` is a `module:function` path instead of an Atari game."""
+    return ":" in name
+
+
+def rom_of(name: str) -> str:
+    """Return ale_py's name of the game that `name` means.
+
+    Takes presets (`invaders`), ROM names (`space_invaders`), class names (`SpaceInvaders`) and
+    Gymnasium ids (`SpaceInvadersNoFrameskip-v4`, `ALE/SpaceInvaders-v5`), in any case. The id only names the game:
+    frame skip, sticky actions and the like come from the protocol options.
+
+    Raises:
+        UserError: no such game; the nearest names are offered.
+    """
+    wanted = name.strip()
+    preset = PRESETS.get(wanted.lower())
+    if preset is not None:
+        return preset.game_id
+    by_squeezed = {_squeeze(rom): rom for rom in rom_names()}
+    squeezed = _squeeze(_SUFFIX.sub("", _PREFIX.sub("", wanted)))
+    if squeezed in by_squeezed:
+        return by_squeezed[squeezed]
+    candidates = by_squeezed | {_squeeze(preset_name): preset_name for preset_name in PRESETS}
+    near = difflib.get_close_matches(squeezed, candidates, n=3, cutoff=0.5)
+    starts = [key for key in candidates if squeezed and key.startswith(squeezed) and key not in near]
+    offers = [candidates[key] for key in (near + starts)[:3]]
+    hint = f"; did you mean {_any_of(offers)}?" if offers else "; try pong, breakout or space_invaders."
+    raise UserError(f"There is no Atari game called {name!r}{hint}")
+
+
+def gymnasium_id(rom: str) -> str:
+    """Return the Gymnasium id without frame skip, say PongNoFrameskip-v4 for pong."""
+    return "".join(part.capitalize() for part in rom.split("_")) + "NoFrameskip-v4"
+
+
+def _squeeze(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def _any_of(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " or " + names[-1]

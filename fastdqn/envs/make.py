@@ -1,0 +1,110 @@
+"""From a game's name and a protocol to an environment ready to play."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import ale_py
+import cv2
+import gymnasium
+
+from fastdqn.config import Protocol
+from fastdqn.envs import classic, games, opencv
+from fastdqn.errors import UserError
+
+Wrappers = Literal["classic", "opencv"]
+PlayEnv = gymnasium.Env[Any, int]
+"""An environment that yields stacked uint8 observations and has `pop_finished` for whole-game scores."""
+
+
+def make_env(game: str, protocol: Protocol, wrappers: Wrappers = "classic") -> PlayEnv:
+    """Return `game` behind the wrappers: observations (frame_stack, 84, 84) uint8, Discrete actions.
+
+    OpenCV's own threads are turned off: on frames this small they only compete with the learner for cores.
+
+    Raises:
+        UserError: there is no such game, or the wrappers do not fit it.
+    """
+    cv2.setNumThreads(0)
+    env = bare_env(game, protocol)
+    if wrappers == "opencv":
+        return opencv.OpenCVAtari(env, protocol)
+    return _classic(env, protocol)
+
+
+def bare_env(game: str, protocol: Protocol) -> classic.FrameEnv:
+    """Return the emulator as a Gymnasium environment: RGB screens, one frame for each step.
+
+    For Atari it is what `gymnasium.make("PongNoFrameskip-v4")` wraps, with the protocol's sticky actions, action
+    set and frame limit.
+    """
+    if games.is_custom(game):
+        return _custom_env(game)
+    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # before the first one prints its banner
+    return ale_py.AtariEnv(
+        game=games.rom_of(game),
+        obs_type="rgb",
+        frameskip=1,
+        repeat_action_probability=protocol.sticky_actions,
+        full_action_space=protocol.full_action_set,
+        max_num_frames_per_episode=protocol.max_frames,
+    )
+
+
+def describe(game: str, protocol: Protocol, wrappers: Wrappers) -> str:
+    """Return one line that says how the game is presented."""
+    name = game if games.is_custom(game) else games.gymnasium_id(games.rom_of(game))
+    parts = [
+        f"{wrappers} wrappers",
+        f"frame skip {protocol.frame_skip}",
+        f"no-ops {'1-' + str(protocol.noop_max) if protocol.noop_max else 'none'}",
+        f"stack {protocol.frame_stack}",
+        f"sticky actions {protocol.sticky_actions:g}",
+        f"lost life ends an episode: {_yes(protocol.episodic_life)}",
+        f"rewards clipped to their sign: {_yes(protocol.clip_rewards)}",
+        f"all 18 actions: {_yes(protocol.full_action_set)}",
+        f"at most {protocol.max_frames} frames a game",
+    ]
+    return f"{name}: " + ", ".join(parts)
+
+
+def _classic(env: classic.FrameEnv, protocol: Protocol) -> PlayEnv:
+    meanings: list[str] = env.unwrapped.get_action_meanings()  # type: ignore[attr-defined]
+    env = classic.ScoreKeeper(env)
+    if protocol.episodic_life:
+        env = classic.EpisodicLife(env)
+    env = classic.NoopReset(env, protocol.noop_max)
+    env = classic.MaxAndSkip(env, protocol.frame_skip)
+    if protocol.fire_reset and "FIRE" in meanings:
+        env = classic.FireReset(env)
+    env = classic.ProcessFrame84(env)
+    env = classic.ChannelFirst(env)
+    env = classic.FrameStack(env, protocol.frame_stack)
+    if protocol.clip_rewards:
+        env = classic.SignReward(env)
+    return env
+
+
+def _custom_env(path: str) -> classic.FrameEnv:
+    module_name, _, attribute = path.partition(":")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.append(here)
+    try:
+        factory: Callable[[], classic.FrameEnv] = getattr(importlib.import_module(module_name), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UserError(f"The environment {path!r} cannot be loaded: {error}.") from error
+    env = factory()
+    if not isinstance(env, gymnasium.Env) or not hasattr(env.unwrapped, "get_action_meanings"):
+        raise UserError(
+            f"{path!r} must return a gymnasium.Env with RGB observations and get_action_meanings(), as Atari's have."
+        )
+    return env
+
+
+def _yes(flag: bool) -> str:
+    return "yes" if flag else "no"

@@ -1,0 +1,15 @@
+"""Errors that a user can act on; the command line prints them as one sentence."""
+
+from __future__ import annotations
+
+
+class UserError(Exception):
+    """A mistake in what the user asked for: printed as one sentence, exit code 2."""
+
+    exit_code = 2
+
+
+class RunError(Exception):
+    """A run that cannot go on (disk full, a dead player): printed as it is, exit code 1."""
+
+    exit_code = 1

@@ -1,0 +1,67 @@
+"""Networks: a torso that turns frames into features, and heads that turn features into values."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from fastdqn.errors import UserError
+
+
+class NatureTorso(nn.Module):
+    """The convolutions of Nature DQN (Mnih et al. 2015, Methods, "Model architecture").
+
+    32 filters 8x8 stride 4, 64 filters 4x4 stride 2, 64 filters 3x3 stride 1, each followed by a rectifier.
+    Takes uint8 (B, C, H, W), scales it to [0, 1], returns float32 (B, features).
+    """
+
+    def __init__(self, in_channels: int = 4, height: int = 84, width: int = 84) -> None:
+        super().__init__()
+        self.convs = nn.Sequential(
+            nn.Conv2d(in_channels, 32, kernel_size=8, stride=4),
+            nn.ReLU(),
+            nn.Conv2d(32, 64, kernel_size=4, stride=2),
+            nn.ReLU(),
+            nn.Conv2d(64, 64, kernel_size=3, stride=1),
+            nn.ReLU(),
+            nn.Flatten(),
+        )
+        for kernel, stride in ((8, 4), (4, 2), (3, 1)):
+            height, width = (height - kernel) // stride + 1, (width - kernel) // stride + 1
+        if min(height, width) < 1:
+            raise UserError("the Nature network needs frames of at least 36x36 pixels")
+        self.features = 64 * height * width
+
+    def forward(self, obs: Tensor) -> Tensor:
+        return self.convs(obs.to(torch.float32).mul(1.0 / 255.0))
+
+
+class NatureQNetwork(nn.Module):
+    """Nature DQN's whole network: the torso, 512 rectified units, one value for each action.
+
+    Takes uint8 (B, C, H, W), returns float32 (B, A). Weights start as PyTorch's defaults, drawn from
+    `generator` alone, so that a seed fixes them whatever else draws random numbers.
+    """
+
+    def __init__(self, obs_shape: tuple[int, int, int], num_actions: int, generator: torch.Generator) -> None:
+        super().__init__()
+        channels, height, width = obs_shape
+        self.torso = NatureTorso(channels, height, width)
+        self.head = nn.Sequential(nn.Linear(self.torso.features, 512), nn.ReLU(), nn.Linear(512, num_actions))
+        _draw_default_weights(self, generator)
+
+    def forward(self, obs: Tensor) -> Tensor:
+        return self.head(self.torso(obs))
+
+
+def _draw_default_weights(module: nn.Module, generator: torch.Generator) -> None:
+    """Redraw every Conv2d and Linear as PyTorch does by default: uniform in +-1/sqrt(fan_in)."""
+    for layer in module.modules():
+        if isinstance(layer, nn.Conv2d | nn.Linear):
+            bound = 1.0 / math.sqrt(layer.weight[0].numel())
+            with torch.no_grad():
+                layer.weight.uniform_(-bound, bound, generator=generator)
+                if layer.bias is not None:
+                    layer.bias.uniform_(-bound, bound, generator=generator)

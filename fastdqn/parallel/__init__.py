@@ -1,0 +1,1 @@
+"""Ways to use several processes or threads, one strategy a file; none imports another."""

@@ -1,0 +1,1 @@
+"""Replay: storage, sampling and n-step returns, each a part of its own."""

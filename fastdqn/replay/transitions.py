@@ -1,0 +1,155 @@
+"""The plain replay of 01 to 05: a list of transitions, and the copies that make a batch of them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import numpy as np
+import psutil
+import torch
+
+from fastdqn.config import FRAME_BYTES
+from fastdqn.errors import UserError
+from fastdqn.types import Batch, Transition
+
+TRANSITION_OVERHEAD_BYTES = 600
+"""Python objects of one stored transition beside its one new frame; the replay's test measures it."""
+
+
+class TransitionList:
+    """A ring of the last `capacity` transitions, sampled uniformly with replacement (Mnih et al. 2015).
+
+    It stores references: observations that share frames (LazyFrames) go on sharing them, so that a frame that is
+    part of eight stacks is in memory once.
+    """
+
+    def __init__(self, capacity: int, rng: np.random.Generator) -> None:
+        self.capacity = capacity
+        self._rng = rng
+        self._items: list[Transition] = []
+        self._oldest = 0  # where the next transition goes once the list is full
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def append(self, transition: Transition) -> None:
+        """Store one transition, in place of the oldest once the replay is full."""
+        if len(self._items) < self.capacity:
+            self._items.append(transition)
+            return
+        self._items[self._oldest] = transition
+        self._oldest = (self._oldest + 1) % self.capacity
+
+    def extend(self, transitions: Sequence[Transition]) -> None:
+        """Store several transitions, the oldest first."""
+        for transition in transitions:
+            self.append(transition)
+
+    def sample(self, count: int) -> list[Transition]:
+        """Return `count` transitions drawn uniformly with replacement.
+
+        Raises:
+            IndexError: if the replay is empty.
+        """
+        if not self._items:
+            raise IndexError("the replay is empty")
+        indices: list[int] = self._rng.integers(len(self._items), size=count).tolist()
+        items = self._items
+        return [items[index] for index in indices]
+
+
+def replay_bytes(capacity: int) -> int:
+    """Return how much memory `capacity` transitions will need, each frame stored once."""
+    return capacity * (FRAME_BYTES + TRANSITION_OVERHEAD_BYTES)
+
+
+def check_memory(capacity: int, available_bytes: int | None = None) -> int:
+    """Return the bytes that the replay will need, or refuse before the run instead of dying in it.
+
+    Raises:
+        UserError: if they are more than the machine has available now.
+    """
+    needed = replay_bytes(capacity)
+    available = psutil.virtual_memory().available if available_bytes is None else available_bytes
+    if needed > available:
+        fits = available // (FRAME_BYTES + TRANSITION_OVERHEAD_BYTES)
+        raise UserError(
+            f"A replay of {capacity} transitions needs {needed / 1e9:.1f} GB, but {available / 1e9:.1f} GB of "
+            f"memory are available; --replay-size {fits} would fit."
+        )
+    return needed
+
+
+def collate(transitions: Sequence[Transition], device: torch.device) -> Batch:
+    """Stack transitions into one batch on `device`, by copies that wait for their end."""
+    obs = np.stack([np.asarray(t.obs) for t in transitions])
+    next_obs = np.stack([np.asarray(t.next_obs) for t in transitions])
+    return Batch(
+        torch.from_numpy(obs).to(device),
+        torch.tensor([t.action for t in transitions], dtype=torch.int64).to(device),
+        torch.tensor([t.reward for t in transitions], dtype=torch.float32).to(device),
+        torch.tensor([t.discount for t in transitions], dtype=torch.float32).to(device),
+        torch.from_numpy(next_obs).to(device),
+    )
+
+
+class AsyncCollator:
+    """Stacks transitions in page-locked memory and copies them to the device without waiting.
+
+    Two sets of buffers take turns, so that one can be filled while the other is still being copied. Both
+    halves matter: `non_blocking=True` from pageable memory waits all the same. On the CPU the batch is the buffer
+    itself, and is overwritten two calls later.
+    """
+
+    def __init__(self, batch_size: int, obs_shape: tuple[int, int, int], device: torch.device) -> None:
+        self._device = device
+        self._on_cuda = device.type == "cuda"
+        self._slots = [_pinned_batch(batch_size, obs_shape, self._on_cuda) for _ in range(2)]
+        self._copied = [torch.cuda.Event() for _ in self._slots] if self._on_cuda else []
+        self._turn = 0
+
+    def __call__(self, transitions: Sequence[Transition]) -> Batch:
+        """Return the batch; on CUDA its copies may still be under way on the current stream."""
+        turn = self._turn
+        self._turn = 1 - turn
+        slot = self._slots[turn]
+        if self._on_cuda:
+            self._copied[turn].synchronize()  # the copy of two calls ago has long ended
+        fill(slot, transitions)
+        if not self._on_cuda:
+            return slot
+        batch = Batch(*(tensor.to(self._device, non_blocking=True) for tensor in slot))
+        self._copied[turn].record()
+        return batch
+
+
+def fill(batch: Batch, transitions: Sequence[Transition]) -> None:
+    """Write transitions into the CPU tensors of `batch`."""
+    obs, next_obs = batch.obs.numpy(), batch.next_obs.numpy()
+    for row, transition in enumerate(transitions):
+        obs[row] = transition.obs
+        next_obs[row] = transition.next_obs
+    batch.action.numpy()[:] = [t.action for t in transitions]
+    batch.reward.numpy()[:] = [t.reward for t in transitions]
+    batch.discount.numpy()[:] = [t.discount for t in transitions]
+
+
+def _pinned_batch(batch_size: int, obs_shape: tuple[int, int, int], pin: bool) -> Batch:
+    def empty(*shape: int, dtype: torch.dtype) -> torch.Tensor:
+        return torch.empty(shape, dtype=dtype, pin_memory=pin)
+
+    return Batch(
+        empty(batch_size, *obs_shape, dtype=torch.uint8),
+        empty(batch_size, dtype=torch.int64),
+        empty(batch_size, dtype=torch.float32),
+        empty(batch_size, dtype=torch.float32),
+        empty(batch_size, *obs_shape, dtype=torch.uint8),
+    )
+
+
+def object_bytes(transition: Transition) -> int:
+    """Return the bytes of a transition's Python objects, without the pixels of its frames."""
+    stack = getattr(transition.next_obs, "frames", ())
+    frame_objects = sys.getsizeof(stack[-1]) if stack else 0
+    return sys.getsizeof(transition) + sys.getsizeof(transition.next_obs) + sys.getsizeof(stack) + frame_objects

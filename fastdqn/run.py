@@ -1,0 +1,444 @@
+"""What surrounds a training loop: counters, the end of the run, logs, progress and the summary.
+
+A run's folder holds `config.json` (resolved options), `environment.json` (versions and machine),
+`episodes.jsonl` (one line a finished game), `speed.jsonl` (counters over time), TensorBoard scalars,
+`weights.safetensors` and, at the end, `summary.json`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib.metadata
+import json
+import math
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TextIO
+
+import psutil
+import safetensors.torch
+import torch
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+from torch.utils.tensorboard import SummaryWriter
+
+from fastdqn import startup
+from fastdqn.config import Options
+from fastdqn.errors import RunError
+from fastdqn.stopping import Limits, StopTest
+from fastdqn.types import Metrics, PlayedStep
+
+RECORD_SECONDS = 1.0
+"""The shortest time between two records in speed.jsonl; long runs write about a thousand each time they double."""
+PACKAGES = ("torch", "gymnasium", "ale-py", "opencv-python-headless", "numpy", "tensorboard", "fastdqn")
+
+
+class Run:
+    """One training run, as a context manager; its methods are what a script's loop calls.
+
+    Args:
+        script: name of the script, for the folder and the summary.
+        options: all options, resolved.
+        device: where the learner is.
+        notes: lines to print at the start, say how the game is presented.
+
+    Raises:
+        RunError: the folder cannot be made or written to.
+    """
+
+    def __init__(self, script: str, options: Options, device: torch.device, notes: tuple[str, ...] = ()) -> None:
+        self.script = script
+        self.options = options
+        self.device = device
+        self.limits = Limits.of(options.run, time.time() - startup.elapsed())
+        self.stop = StopTest(self.limits)
+        self.reason: str | None = None
+        self.env_steps = 0
+        self.frames = 0
+        self.updates = 0
+        self.samples = 0
+        self.epsilon = options.dqn.epsilon_start
+        self.weights: Mapping[str, torch.Tensor] | None = None
+        self._metrics: Metrics | None = None
+        self._first_update: float | None = None
+        self._first_update_env_steps = 0
+        self._records: list[tuple[float, int, int]] = []  # (elapsed, env_steps, updates)
+        self._peak_rss = 0
+        self._process = psutil.Process()
+        self._shown: dict[str, float | int | None] = {}
+        self._console = Console(highlight=False)
+        self._refresh = options.run.log_seconds or (1.0 if self._console.is_terminal else 10.0)
+        self._next_record = self._next_refresh = 0.0
+        self._live: Live | None = None
+        self._notes = notes
+        self._open_files: list[TextIO] = []
+        self.folder = options.run.runs_dir
+        with self._saving():
+            self.folder = _new_folder(options.run.runs_dir, options.run.game, script)
+            _write_json(self.folder / "config.json", {"script": script, **_plain(dataclasses.asdict(options))})
+            _write_json(self.folder / "environment.json", environment(device))
+            self._episodes_file = self._open("episodes.jsonl")
+            self._speed_file = self._open("speed.jsonl")
+            self._board = SummaryWriter(str(self.folder))
+            self._board.flush()
+
+    def __enter__(self) -> Run:
+        self._running = startup.running()
+        self._running.__enter__()
+        for note in (*self._notes, f"run folder {self.folder}"):
+            self._console.print(note, soft_wrap=True)
+        if self._console.is_terminal:
+            self._live = Live(self._display(), console=self._console, auto_refresh=False)
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if self._live is not None:
+                self._live.stop()
+            if error is None:
+                self._finish()
+            else:
+                self.reason = "failed"
+                with contextlib.suppress(RunError):  # what can be kept is kept; the first error is the one to show
+                    self._save()
+        finally:
+            self._running.__exit__(kind, error, trace)
+            for file in self._open_files:
+                with contextlib.suppress(OSError):
+                    file.close()
+            with contextlib.suppress(Exception):  # its writer thread repeats an error that was reported already
+                self._board.close()
+
+    def played(self, played: PlayedStep, epsilon: float) -> None:
+        """Count one env step and log the games that finished in it."""
+        self.env_steps += 1
+        self.epsilon = epsilon
+        for episode in played.episodes:
+            self.stop.add(episode.score)
+            self.frames += episode.frames
+            mean = self.stop.mean_score
+            line = {
+                "episode": self.stop.episodes,
+                "score": episode.score,
+                "frames": episode.frames,
+                "truncated": episode.truncated,
+                "mean_100": mean,
+                "env_steps": self.env_steps,
+                "updates": self.updates,
+                "epsilon": epsilon,
+                "elapsed": round(startup.elapsed(), 3),
+            }
+            with self._saving():
+                _write_line(self._episodes_file, line)
+                self._board.add_scalar("episode/score", episode.score, self.env_steps)
+                self._board.add_scalar("episode/mean_100", mean, self.env_steps)
+        now = time.perf_counter()
+        if now >= self._next_record:
+            self._record(now)
+        if now >= self._next_refresh:
+            self._show(now)
+
+    def updated(self, metrics: Metrics, batch_size: int) -> None:
+        """Count one update. Its metrics stay on the device until the next record."""
+        self.updates += 1
+        self.samples += batch_size
+        self._metrics = metrics
+        if self._first_update is None:
+            self._first_update = startup.elapsed()
+            self._first_update_env_steps = self.env_steps
+            self._next_record = 0.0  # a record right after the first update
+
+    def over(self) -> bool:
+        """Tell whether the run is over: solved, at a limit, or stopped by a signal."""
+        return self.ended_by(self.stop.reason(self.env_steps))
+
+    def ended_by(self, reason: str | None) -> bool:
+        """Tell whether the run is over when somebody else (a player process) keeps its stop test."""
+        if self.reason is not None:
+            return True
+        if reason is not None:
+            self.reason = reason
+        elif startup.stop_signal():
+            self.reason = "interrupted"
+        elif (
+            self.options.run.train_seconds is not None
+            and self._first_update is not None
+            and startup.elapsed() - self._first_update >= self.options.run.train_seconds
+        ):
+            self.reason = "train-seconds"
+        if self.reason is None:
+            return False
+        self._record(time.perf_counter())
+        return True
+
+    def _record(self, now: float) -> None:
+        """Write the counters; the only place that waits for the device."""
+        elapsed = startup.elapsed()
+        self._next_record = now + max(RECORD_SECONDS, elapsed / 1000.0)
+        loss = mean_q = None
+        if self._metrics is not None:
+            loss, mean_q = float(self._metrics.loss), float(self._metrics.mean_q)
+            if not math.isfinite(loss):
+                raise RunError(
+                    f"The loss became {loss} at env step {self.env_steps}, update {self.updates}; a lower "
+                    "--learning-rate usually helps."
+                )
+        rss = _resident_bytes(self._process)
+        self._peak_rss = max(self._peak_rss, rss)
+        since = self._records[-1] if self._records else (elapsed, self.env_steps, self.updates)
+        self._records.append((elapsed, self.env_steps, self.updates))
+        seconds = elapsed - since[0]
+        speed = (self.env_steps - since[1]) / seconds if seconds > 0 else None
+        played_since = self.env_steps - since[1]
+        trained_steps = self.env_steps - self._first_update_env_steps + self.options.play_steps
+        per_step = self.samples / trained_steps if self.updates else None
+        self._shown = {"env_steps_per_s": speed, "loss": loss, "mean_q": mean_q}
+        line = {
+            "elapsed": round(elapsed, 4),
+            "env_steps": self.env_steps,
+            "updates": self.updates,
+            "samples": self.samples,
+            "epsilon": self.epsilon,
+            "loss": loss,
+            "mean_q": mean_q,
+            "env_steps_per_s": speed,
+            "rss_bytes": rss,
+        }
+        with self._saving():
+            _write_line(self._speed_file, line)
+            for name, value in (
+                ("train/loss", loss),
+                ("train/mean_q", mean_q),
+                ("train/epsilon", self.epsilon),
+                ("train/updates", self.updates),
+                ("train/samples_per_step", per_step),
+                ("speed/env_steps_per_s", speed if played_since else None),
+                ("speed/resident_bytes", rss),
+            ):
+                if value is not None:
+                    self._board.add_scalar(name, value, self.env_steps)
+
+    def _show(self, now: float) -> None:
+        if self._live is not None:
+            self._live.update(self._display(), refresh=True)
+        elif self._next_refresh > 0.0:
+            self._console.print(self._plain_line(), soft_wrap=True)
+        self._next_refresh = now + self._refresh
+
+    def _cells(self) -> dict[str, str]:
+        speed, loss = self._shown.get("env_steps_per_s"), self._shown.get("loss")
+        mean = self.stop.mean_score
+        return {
+            "env steps": f"{self.env_steps:,}",
+            "env steps/s": "-" if speed is None else f"{speed:,.1f}",
+            "episodes": f"{self.stop.episodes:,}",
+            "mean-100": "-" if mean is None else f"{mean:.2f}",
+            "epsilon": f"{self.epsilon:.3f}",
+            "loss": "-" if loss is None else f"{loss:.5f}",
+            "elapsed": _clock(startup.elapsed()),
+            "left": self._left(),
+        }
+
+    def _fraction(self) -> float:
+        """How much of the nearer limit is used up, 0 to 1."""
+        parts = [0.0]
+        if self.limits.max_env_steps:
+            parts.append(self.env_steps / self.limits.max_env_steps)
+        if self.options.run.max_minutes:
+            parts.append(startup.elapsed() / (60.0 * self.options.run.max_minutes))
+        return min(1.0, max(parts))
+
+    def _left(self) -> str:
+        """Time to the nearer limit, judged by the present speed."""
+        left: list[float] = []
+        if self.limits.deadline is not None:
+            left.append(self.limits.deadline - time.time())
+        speed = self._shown.get("env_steps_per_s")
+        if self.limits.max_env_steps and speed:
+            left.append((self.limits.max_env_steps - self.env_steps) / speed)
+        return _clock(max(0.0, min(left))) if left else "-"
+
+    def _display(self) -> Group:
+        cells = self._cells()
+        table = Table(box=None, pad_edge=False)
+        for name in cells:
+            table.add_column(name, justify="right", style="bold", header_style="dim", no_wrap=True)
+        table.add_row(*cells.values())
+        priming = self.options.dqn.replay_initial - self.env_steps
+        state = f"filling the replay, {priming:,} to go" if self.updates == 0 and priming > 0 else "training"
+        bar = Table.grid(padding=(0, 1))
+        bar.add_row(
+            ProgressBar(total=1.0, completed=self._fraction(), width=40),
+            Text(f"{100 * self._fraction():.0f}% of the limit, {state}"),
+        )
+        return Group(table, bar)
+
+    def _plain_line(self) -> str:
+        return " | ".join(f"{name} {value}" for name, value in self._cells().items())
+
+    def _finish(self) -> None:
+        summary = self._save()
+        mean = summary["mean_100"]
+        speed = summary["median_env_steps_per_s"]
+        self._console.print(
+            f"{'SOLVED' if summary['solved'] else 'not solved'} ({self.reason}) after {_clock(summary['elapsed'])}: "
+            f"{self.env_steps:,} env steps, {self.updates:,} updates, {self.stop.episodes:,} games, "
+            f"mean-100 {'-' if mean is None else f'{mean:.2f}'}, "
+            f"median {'-' if speed is None else f'{speed:.1f}'} env steps/s",
+            soft_wrap=True,
+        )
+
+    def _save(self) -> dict[str, Any]:
+        """Write the weights and the summary; return the summary."""
+        summary = self.summary()
+        with self._saving():
+            if self.weights is not None:
+                tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.weights.items()}
+                safetensors.torch.save_file(tensors, self.folder / "weights.safetensors")
+            _write_json(self.folder / "summary.json", summary)
+        return summary
+
+    def summary(self) -> dict[str, Any]:
+        """Return how the run stands: what summary.json will hold."""
+        trained = [r for r in self._records if r[2] > 0]
+        speeds = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in zip(trained, trained[1:], strict=False) if b[0] > a[0]]
+        return {
+            "script": self.script,
+            "game": self.options.run.game,
+            "seed": self.options.run.seed,
+            "device": str(self.device),
+            "solved": self.reason == "solved",
+            "reason": self.reason,
+            "elapsed": round(startup.elapsed(), 3),
+            "first_update": self._first_update,
+            "env_steps": self.env_steps,
+            "updates": self.updates,
+            "samples": self.samples,
+            "episodes": self.stop.episodes,
+            "mean_100": self.stop.mean_score,
+            "median_env_steps_per_s": statistics.median(speeds) if speeds else None,
+            "peak_rss_bytes": self._peak_rss,
+            "peak_device_bytes": torch.cuda.max_memory_allocated(self.device) if self.device.type == "cuda" else 0,
+        }
+
+    def _open(self, name: str) -> TextIO:
+        file = (self.folder / name).open("w", encoding="utf-8", buffering=1)
+        self._open_files.append(file)
+        return file
+
+    @contextlib.contextmanager
+    def _saving(self) -> Iterator[None]:
+        """Turn an error of the file system into one sentence."""
+        try:
+            yield
+        except OSError as error:
+            raise RunError(
+                f"Cannot write to {self.folder}: {error.strerror or error}; the run has ended after "
+                f"{self.env_steps} env steps."
+            ) from error
+
+
+def environment(device: torch.device) -> dict[str, Any]:
+    """Return versions and machine: what a figure needs beside it to mean something."""
+    packages: dict[str, str | None] = {}
+    for name in PACKAGES:
+        try:
+            packages[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            packages[name] = None
+    return {
+        "python": platform.python_version(),
+        "packages": packages,
+        "system": platform.platform(terse=True),
+        "cpu": cpu_name(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "memory_bytes": psutil.virtual_memory().total,
+        "gpu": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
+        "commit": _commit(),
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+        "time": datetime.now().astimezone().isoformat(timespec="seconds"),
+    }
+
+
+def cpu_name() -> str:
+    """Return the processor's name, with family and model where the name alone says little."""
+    with contextlib.suppress(OSError):
+        fields = dict(
+            [part.strip() for part in line.split(":", 1)]
+            for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").split("\n\n")[0].splitlines()
+            if ":" in line
+        )
+        flags = fields.get("flags", "").split()
+        vectors = [name for name in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if name in flags]
+        if "model name" in fields:
+            return f"{fields['model name']} family {fields.get('cpu family')} model {fields.get('model')} {vectors}"
+    return platform.processor() or platform.machine()
+
+
+def _commit() -> str | None:
+    """Return the commit of the source tree, if there is one, with a + for uncommitted changes."""
+    here = Path(__file__).resolve().parent.parent
+    if not (here / ".git").exists():
+        return None
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True, timeout=10).stdout
+
+    try:
+        return git("rev-parse", "--short=12", "HEAD").strip() + ("+" if git("status", "--porcelain", "-uno") else "")
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _resident_bytes(process: psutil.Process) -> int:
+    total = 0
+    for one in (process, *process.children()):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            total += int(one.memory_info().rss)
+    return total
+
+
+def _new_folder(parent: Path, game: str, script: str) -> Path:
+    """Make and return runs/<time>-<game>-<script>; two runs of one second get different folders."""
+    parent.mkdir(parents=True, exist_ok=True)
+    stem = f"{datetime.now():%Y%m%d-%H%M%S}-{''.join(c if c.isalnum() or c in '-_' else '_' for c in game)}-{script}"
+    for attempt in range(1000):
+        folder = parent / (stem if attempt == 0 else f"{stem}-{attempt}")
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir()
+            return folder
+    raise RunError(f"There are already a thousand folders called {stem} in {parent}.")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    return str(value) if isinstance(value, Path) else value
+
+
+def _write_json(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+
+
+def _write_line(file: TextIO, value: dict[str, Any]) -> None:
+    file.write(json.dumps(value) + "\n")
+
+
+def _clock(seconds: float) -> str:
+    return str(timedelta(seconds=round(seconds)))

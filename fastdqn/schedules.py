@@ -1,0 +1,24 @@
+"""Schedules: pure functions of env steps, so that they mean the same in every script and after a resume."""
+
+from __future__ import annotations
+
+
+def linear_epsilon(env_step: int, start: float, final: float, decay_env_steps: int) -> float:
+    """Return epsilon at `env_step`: `max(final, start - env_step / decay_env_steps)`.
+
+    The rule of the 2017 post: from 1.0 it falls by 1/`decay_env_steps` each env step until it meets `final`.
+    `decay_env_steps` = 0 means `final` from the first env step on.
+
+    Deviates: Nature DQN (Mnih et al. 2015) interpolates so that `final` is met exactly at `decay_env_steps`.
+    """
+    if decay_env_steps <= 0:
+        return final
+    return max(final, start - env_step / decay_env_steps)
+
+
+def target_sync_due(env_step: int, every: int, steps: int = 1) -> bool:
+    """Tell whether one of the last `steps` env steps, `env_step` the newest, was a multiple of `every`.
+
+    With `steps` = 1 this is `env_step % every == 0`; with N steps played at once, `env_step % every < N`.
+    """
+    return env_step % every < steps

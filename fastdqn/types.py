@@ -1,0 +1,75 @@
+"""The nouns that pass between the parts, and the legend of shapes.
+
+Shapes are written with these letters everywhere:
+
+    B  batch          T  time           N  environments
+    A  actions        Z  atoms          C H W  channels (stacked frames), height, width
+
+Counters are `frames` (emulator ticks), `env_steps` (decisions of the agent, `frame_skip` frames each) and
+`updates` (optimiser steps).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import torch
+
+Frame = NDArray[np.uint8]
+
+
+class Observation(Protocol):
+    """What an agent sees: anything that numpy turns into a uint8 array (C, H, W)."""
+
+    def __array__(self, dtype: object = None, copy: bool | None = None) -> NDArray[np.uint8]: ...
+
+
+class Transition(NamedTuple):
+    """One transition as replay stores it; `done` and gamma are folded into `discount`.
+
+    `discount` is gamma^k for a window of k env steps (k = 1 unless n-step is on), and 0 when the game or
+    learning episode terminated within it. A truncated episode keeps its gamma^k: truncation is not
+    termination, the target bootstraps from `next_obs`, the true last observation.
+    """
+
+    obs: Observation  # (C, H, W) uint8
+    action: int
+    reward: float  # sum of gamma^i * r_i over the window
+    discount: float
+    next_obs: Observation  # (C, H, W) uint8
+
+
+class Batch(NamedTuple):
+    """B transitions as tensors on one device."""
+
+    obs: torch.Tensor  # (B, C, H, W) uint8
+    action: torch.Tensor  # (B,) int64
+    reward: torch.Tensor  # (B,) float32
+    discount: torch.Tensor  # (B,) float32
+    next_obs: torch.Tensor  # (B, C, H, W) uint8
+
+
+class EpisodeEnd(NamedTuple):
+    """A finished game: its raw, unclipped score over all its lives, and its length."""
+
+    score: float
+    frames: int  # emulator frames
+    truncated: bool  # cut off by the frame limit
+
+
+class PlayedStep(NamedTuple):
+    """What one env step of a player yields."""
+
+    transitions: tuple[Transition, ...]  # one; with n-step none at a start, several at an end
+    episodes: tuple[EpisodeEnd, ...]  # games that finished in this env step
+
+
+class Metrics(NamedTuple):
+    """What one update reports. The tensors stay on the device until somebody reads them."""
+
+    loss: torch.Tensor  # () float32
+    mean_q: torch.Tensor  # () float32, mean Q(s, a) of the batch's actions
