@@ -45,9 +45,7 @@ def with_preset(options: OptionsT, game: str) -> OptionsT:
     Raises:
         UserError: there is no such game.
     """
-    if not games.is_custom(game):
-        games.rom_of(game)
-    preset = preset_for(game)
+    preset = preset_for(game, game if games.is_custom(game) else games.rom_of(game))
     run = dataclasses.replace(
         options.run, game=game, stop_score=preset.stop_score, max_env_steps=preset.max_env_steps
     )

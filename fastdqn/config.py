@@ -28,8 +28,8 @@ class RunOptions:
     SeaquestNoFrameskip-v4, ALE/Seaquest-v5), or module:function for an environment of your own."""
     cuda: bool = False
     """Train on the CUDA device; the same as --device cuda."""
-    device: str = "cpu"
-    """Where to train: cpu, cuda, cuda:N, or auto (CUDA if there is one)."""
+    device: str | None = None
+    """Where to train: cpu, cuda, cuda:N, or auto (CUDA if there is one); by default cpu."""
     seed: int = 0
     """Root of all random numbers of the run."""
     max_env_steps: int | None = 3_000_000
@@ -175,10 +175,15 @@ PRESETS = {
 """The four presets of the 2017 post. 50 million env steps are Nature DQN's 200 million frames."""
 
 
-def preset_for(name: str) -> Preset:
-    """Return the preset called `name` (any case); another game gets Breakout's settings and no stop score."""
-    known = PRESETS.get(name.strip().lower())
-    return known or Preset(name, _BREAKOUT, None, 50_000_000)
+def preset_for(name: str, game_id: str) -> Preset:
+    """Return the preset called `name` (any case), else the one of the game `game_id`.
+
+    A game without a preset gets Breakout's settings, Nature DQN's replay and schedule, and no stop score.
+    """
+    if name.strip().lower() in PRESETS:
+        return PRESETS[name.strip().lower()]
+    of_game = [preset for key, preset in PRESETS.items() if preset.game_id == game_id and key != "breakout-small"]
+    return of_game[0] if of_game else Preset(game_id, _BREAKOUT, None, 50_000_000)
 
 
 def _at_least(value: float, low: float, option: str) -> None:
@@ -194,7 +199,7 @@ def _between(value: float, low: float, high: float, option: str) -> None:
 def check(options: Options) -> None:
     """Raise UserError, in one sentence, for a value out of range or for options that contradict each other."""
     run, protocol, dqn = options.run, options.protocol, options.dqn
-    if run.cuda and run.device not in ("cpu", "auto") and not run.device.startswith("cuda"):
+    if run.cuda and run.device is not None and not run.device.startswith("cuda"):
         raise UserError(f"--cuda and --device {run.device} contradict each other; give one of them.")
     _at_least(run.seed, 0, "--seed")
     if run.max_env_steps is not None:

@@ -22,7 +22,7 @@ def prepare_device(run: RunOptions) -> torch.device:
         UserError: the device's name means nothing, or the device is not there.
     """
     torch.set_num_threads(run.threads or cores())
-    name = "cuda" if run.cuda and not run.device.startswith("cuda") else run.device
+    name = run.device or ("cuda" if run.cuda else "cpu")
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:

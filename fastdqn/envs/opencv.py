@@ -139,7 +139,7 @@ class OpenCVAtari(gymnasium.Env[LazyFrames, int]):
         skip = self.protocol.frame_skip
         near_limit = self._game_frames + skip >= self.protocol.max_frames  # may be truncated before its last frame
         total = 0.0
-        self._has_older = self._has_older or skip > 1
+        self._has_older = True  # with skip 1 the older screen is the one of the env step before
         for i in range(skip):
             total += self._tick(action)
             if i >= skip - 2 or near_limit:

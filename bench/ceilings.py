@@ -1,0 +1,117 @@
+"""The two ceilings of the ladder: the environment alone and the update alone.
+
+`python bench/ceilings.py --what env --wrappers opencv` plays random actions and trains nothing;
+`python bench/ceilings.py --what update --batch-size 128` trains on one batch again and again and plays nothing.
+Each prints one JSON line. bench/fps.py calls both between the scripts that it times.
+"""
+
+import fastdqn.startup  # noqa: F401 - first: Ctrl-C during the imports below
+
+import dataclasses
+import json
+import statistics
+import sys
+import time
+from typing import Literal
+
+import numpy as np
+import torch
+import tyro
+
+from fastdqn.cli import with_preset
+from fastdqn.config import Options
+from fastdqn.device import prepare_device
+from fastdqn.envs.make import Wrappers, make_env
+from fastdqn.errors import UserError
+from fastdqn.types import Batch
+from fastdqn.variants import make_learner
+
+
+@dataclasses.dataclass(frozen=True)
+class Ceiling:
+    what: Literal["env", "update"] = "env"
+    """Time the environment alone, or the update alone."""
+    wrappers: Wrappers = "classic"
+    """How the game is presented (env)."""
+    batch_size: int = 32
+    """Transitions in an update (update)."""
+    game: str = "pong"
+    """Which game."""
+    device: str = "cpu"
+    """Where the update runs: cpu, cuda, cuda:N or auto."""
+    seconds: float = 5.0
+    """How long to measure, after a short warm-up."""
+
+
+def env_only(ceiling: Ceiling, options: Options) -> dict[str, float]:
+    """Return env steps/s of one environment under random actions, resets included."""
+    env = make_env(options.run.game, options.protocol, ceiling.wrappers)
+    rng = np.random.default_rng(0)
+    env.reset(seed=0)
+    actions: list[int] = rng.integers(int(env.action_space.n), size=4096).tolist()  # type: ignore[attr-defined]
+    env_steps, begin, warm = 0, time.perf_counter(), False
+    while True:
+        for action in actions[:100]:
+            *_, terminated, truncated, _ = env.step(action)
+            if terminated or truncated:
+                env.reset()
+        actions = actions[100:] + actions[:100]
+        env_steps += 100
+        now = time.perf_counter()
+        if not warm and now - begin > min(1.0, ceiling.seconds / 4):
+            env_steps, begin, warm = 0, now, True
+        elif warm and now - begin > ceiling.seconds:
+            return {"env_steps_per_s": env_steps / (now - begin)}
+
+
+def update_only(ceiling: Ceiling, options: Options) -> dict[str, float]:
+    """Return the learner's samples/s on one random batch; the device is synchronised around each timed piece."""
+    device = prepare_device(options.run)
+    env = make_env(options.run.game, options.protocol, ceiling.wrappers)
+    shape = env.observation_space.shape or (4, 84, 84)
+    num_actions = int(env.action_space.n)  # type: ignore[attr-defined]
+    learner = make_learner(options, shape, num_actions, device)  # type: ignore[arg-type]
+    size = ceiling.batch_size
+    batch = Batch(
+        torch.randint(0, 256, (size, *shape), dtype=torch.uint8).to(device),
+        torch.randint(0, num_actions, (size,)).to(device),
+        torch.randn(size).to(device),
+        torch.full((size,), 0.99).to(device),
+        torch.randint(0, 256, (size, *shape), dtype=torch.uint8).to(device),
+    )
+
+    def timed(count: int) -> float:
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        begin = time.perf_counter()
+        for _ in range(count):
+            learner.update(batch)
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        return (time.perf_counter() - begin) / count
+
+    timed(3)
+    per_piece = max(1, int(0.1 / timed(3)))
+    pieces: list[float] = []
+    end = time.perf_counter() + ceiling.seconds
+    while time.perf_counter() < end or not pieces:
+        pieces.append(timed(per_piece))
+    seconds = statistics.median(pieces)
+    return {"updates_per_s": 1.0 / seconds, "samples_per_s": size / seconds}
+
+
+def main() -> int:
+    ceiling = tyro.cli(Ceiling, description=__doc__)
+    try:
+        options = with_preset(Options(), ceiling.game)
+        options = dataclasses.replace(options, run=dataclasses.replace(options.run, device=ceiling.device))
+        result = env_only(ceiling, options) if ceiling.what == "env" else update_only(ceiling, options)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    print(json.dumps({**dataclasses.asdict(ceiling), **result}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

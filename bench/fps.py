@@ -1,0 +1,336 @@
+"""Times the scripts of the ladder themselves, and the ceilings of this machine beside them.
+
+Each script runs as a user would run it, in its own process, at its final epsilon. Only the steady state counts: from
+`--warmup` seconds after the first update to the end, read from the counters that the script logs. The scripts take turns,
+`--repeats` times, because machines change their speed while one looks; gains are medians of ratios within a turn.
+
+The table goes to the terminal; JSON lines and a plot go to --out.
+
+    python bench/fps.py                              the whole ladder
+    python bench/fps.py --only 01,05 --repeats 5
+    python bench/fps.py --sweep steps=1..6           02 with N = 1 to 6, as in the 2017 post
+    python bench/fps.py --only 05 --sweep batch-size=8,16,32
+"""
+
+import fastdqn.startup  # noqa: F401 - first: Ctrl-C during the imports below
+
+import dataclasses
+import json
+import re
+import shlex
+import statistics
+import subprocess
+import sys
+import tempfile
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from fastdqn.config import RunOptions
+from fastdqn.device import prepare_device
+from fastdqn.errors import RunError, UserError
+from fastdqn.run import environment
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclasses.dataclass(frozen=True)
+class Rung:
+    """A script of the ladder, and the wrappers of the environment-only ceiling that it is compared with."""
+
+    script: str
+    wrappers: str
+
+
+LADDER = (
+    Rung("01_baseline", "classic"),
+    Rung("02_play_steps", "classic"),
+    Rung("03_parallel", "classic"),
+    Rung("04_cuda_async", "classic"),
+    Rung("05_opencv_wrappers", "opencv"),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class BenchOptions:
+    only: str = ""
+    """Scripts to time, by number or name, separated by commas; by default all."""
+    cuda: bool = False
+    """The same as --device cuda."""
+    device: str = "cpu"
+    """Where to train: cpu, cuda, cuda:N or auto."""
+    game: str = "pong"
+    """Which game."""
+    seconds: float = 20.0
+    """Length of the steady state that is measured, in each repeat."""
+    warmup: float = 3.0
+    """Seconds after the first update that do not count."""
+    repeats: int = 3
+    """How many times each script is timed."""
+    replay_initial: int = 1000
+    """Transitions that fill the replay first; fewer than a real run's, their number does not change the speed."""
+    sweep: str = ""
+    """Option and values to time one script with: steps=1..6, batch-size=16,32,64; by default 02."""
+    extra: str = ""
+    """More options for every script, as one string: "--threads 1"."""
+    out: Path = ROOT / "bench" / "results"
+    """Folder for the JSON lines and the plot."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One line of the table: a script with fixed options."""
+
+    label: str
+    rung: Rung
+    extra: tuple[str, ...] = ()
+
+
+def chosen(only: str) -> list[Rung]:
+    """Return the rungs that `only` names."""
+    if not only.strip():
+        return list(LADDER)
+    rungs: list[Rung] = []
+    for word in (part.strip() for part in only.split(",")):
+        found = [rung for rung in LADDER if word and rung.script.startswith(word)]
+        if not found:
+            raise UserError(f"--only {word}: there is no such script; there are {', '.join(r.script for r in LADDER)}.")
+        rungs += found
+    return rungs
+
+
+def sweep_values(sweep: str) -> tuple[str, list[str]]:
+    """Return the option and the values of `steps=1..6` or `batch-size=16,32`."""
+    match = re.fullmatch(r"([a-z][a-z0-9-]*)=(?:(\d+)\.\.(\d+)|([^,\s]+(?:,[^,\s]+)*))", sweep.strip().replace("_", "-"))
+    if match is None:
+        raise UserError(f"--sweep {sweep!r} is not of the form option=1..6 or option=16,32,64.")
+    name, low, high, listed = match.groups()
+    values = listed.split(",") if listed else [str(value) for value in range(int(low), int(high) + 1)]
+    if not values:
+        raise UserError(f"--sweep {sweep!r}: the first value is above the last.")
+    return name, values
+
+
+def rows_of(options: BenchOptions) -> list[Row]:
+    """Return what is to be timed, in the order of the table."""
+    if not options.sweep:
+        return [Row(rung.script, rung) for rung in chosen(options.only)]
+    rungs = chosen(options.only or "02")
+    if len(rungs) != 1:
+        raise UserError("--sweep times one script; name it with --only.")
+    name, values = sweep_values(options.sweep)
+    return [Row(f"{rungs[0].script} {name}={value}", rungs[0], (f"--{name}", value)) for value in values]
+
+
+def time_script(row: Row, options: BenchOptions, device: str) -> dict[str, Any]:
+    """Run one script and return its steady-state figures.
+
+    Raises:
+        RunError: the script failed, or made no update in the measured time.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, str(ROOT / "experiments" / f"{row.rung.script}.py")]
+        command += ["--game", options.game, "--device", device, "--runs-dir", folder, "--epsilon-decay", "0"]
+        command += ["--replay-initial", str(options.replay_initial), "--max-env-steps", "None", "--stop-score", "None"]
+        command += ["--train-seconds", str(options.warmup + options.seconds)]
+        command += [*shlex.split(options.extra), *row.extra]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+        if done.returncode != 0:
+            raise RunError(f"{row.label} failed with exit code {done.returncode}:\n{done.stderr.strip()}")
+        run = next(Path(folder).iterdir())
+        lines = [json.loads(line) for line in (run / "speed.jsonl").read_text(encoding="utf-8").splitlines()]
+        summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
+    return {
+        **steady_state(lines, options.warmup, row.label),
+        "peak_rss_bytes": summary["peak_rss_bytes"],
+        "peak_device_bytes": summary["peak_device_bytes"],
+    }
+
+
+def steady_state(lines: list[dict[str, Any]], warmup: float, label: str) -> dict[str, Any]:
+    """Return speeds between the first record `warmup` seconds after the first update and the last record.
+
+    Raises:
+        RunError: there were no updates in that time: that is no speed.
+    """
+    trained = [line for line in lines if line["updates"] > 0]
+    if not trained:
+        raise RunError(f"{label} made no update at all: there is nothing to time.")
+    window = [line for line in trained if line["elapsed"] >= trained[0]["elapsed"] + warmup]
+    first, last = (window[0], window[-1]) if window else (trained[-1], trained[-1])
+    seconds, updates = last["elapsed"] - first["elapsed"], last["updates"] - first["updates"]
+    env_steps = last["env_steps"] - first["env_steps"]
+    if updates <= 0 or env_steps <= 0:
+        raise RunError(f"{label} made no update in the measured time; give it more --seconds.")
+    return {
+        "env_steps_per_s": env_steps / seconds,
+        "updates_per_s": updates / seconds,
+        "samples_per_step": (last["samples"] - first["samples"]) / env_steps,
+        "batch_size": round((last["samples"] - first["samples"]) / updates),
+        "measured_seconds": seconds,
+    }
+
+
+def time_ceiling(what: str, wrappers: str, batch_size: int, options: BenchOptions, device: str) -> float:
+    """Return env steps/s of the environment alone, or samples/s of the update alone."""
+    command = [sys.executable, str(ROOT / "bench" / "ceilings.py"), "--what", what, "--wrappers", wrappers]
+    command += ["--batch-size", str(batch_size), "--game", options.game, "--device", device]
+    command += ["--seconds", str(min(5.0, options.seconds))]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    if done.returncode != 0:
+        raise RunError(f"The {what}-only ceiling failed:\n{done.stderr.strip()}")
+    result = json.loads(done.stdout.splitlines()[-1])
+    return result["env_steps_per_s" if what == "env" else "samples_per_s"]
+
+
+def median_ratio(over: list[float], under: list[float]) -> float:
+    """Return the median of the ratios within each turn."""
+    return statistics.median(a / b for a, b in zip(over, under, strict=True))
+
+
+def spread(values: list[float]) -> str:
+    """Return median and range."""
+    if len(values) == 1:
+        return f"{values[0]:,.1f}"
+    return f"{statistics.median(values):,.1f} ({min(values):,.1f}-{max(values):,.1f})"
+
+
+def summarise(rows: list[Row], trials: dict[str, list[dict[str, Any]]], ceilings: dict[Any, list[float]]) -> list[Any]:
+    """Return one dict a row: medians, gains and shares of the ceilings."""
+    first = [trial["env_steps_per_s"] for trial in trials[rows[0].label]]
+    before = first
+    lines: list[dict[str, Any]] = []
+    for row in rows:
+        speeds = [trial["env_steps_per_s"] for trial in trials[row.label]]
+        median = {key: statistics.median(t[key] for t in trials[row.label]) for key in trials[row.label][0]}
+        samples = [t["env_steps_per_s"] * t["samples_per_step"] for t in trials[row.label]]
+        lines.append(
+            {
+                "row": row.label,
+                **median,
+                "env_steps_per_s_all": speeds,
+                "gain_over_previous": median_ratio(speeds, before),
+                "gain_over_first": median_ratio(speeds, first),
+                "share_of_env_only": median_ratio(speeds, ceilings["env", row.rung.wrappers]),
+                "share_of_update_only": median_ratio(samples, ceilings["update", int(median["batch_size"])]),
+            }
+        )
+        before = speeds
+    return lines
+
+
+def print_table(console: Console, lines: list[dict[str, Any]], ceilings: dict[Any, list[float]], stamp: Any) -> None:
+    table = Table(title="Steady state, median of the repeats (range)", title_justify="left")
+    for heading in ("script", "env steps/s", "x previous", f"x {lines[0]['row'][:2]}", "updates/s", "samples/step"):
+        table.add_column(heading, justify="left" if heading == "script" else "right")
+    for heading in ("of env-only", "of update-only", "RSS GB", "device GB"):
+        table.add_column(heading, justify="right")
+    for line in lines:
+        table.add_row(
+            line["row"],
+            spread(line["env_steps_per_s_all"]),
+            f"{line['gain_over_previous']:.2f}",
+            f"{line['gain_over_first']:.2f}",
+            f"{line['updates_per_s']:,.1f}",
+            f"{line['samples_per_step']:.2f}",
+            f"{100 * line['share_of_env_only']:.1f}%",
+            f"{100 * line['share_of_update_only']:.0f}%",
+            f"{line['peak_rss_bytes'] / 1e9:.2f}",
+            f"{line['peak_device_bytes'] / 1e9:.2f}",
+        )
+    console.print(table)
+    for (what, which), values in ceilings.items():
+        unit = "env steps/s of the environment alone" if what == "env" else "samples/s of the update alone, batch"
+        console.print(f"ceiling: {spread(values)} {unit} {which if what == 'update' else '(' + which + ' wrappers)'}")
+    gpu = f", {stamp['gpu']}" if stamp["gpu"] else ", no GPU"
+    versions = ", ".join(f"{name} {stamp['packages'][name]}" for name in ("torch", "ale-py", "gymnasium"))
+    console.print(f"machine: {stamp['cpu']}, {stamp['cores']} cores{gpu}; {versions}; commit {stamp['commit']}")
+
+
+def plot(lines: list[dict[str, Any]], path: Path, stamp: dict[str, Any]) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    labels = [line["row"] for line in lines]
+    medians = [line["env_steps_per_s"] for line in lines]
+    lower = [m - min(line["env_steps_per_s_all"]) for m, line in zip(medians, lines, strict=True)]
+    upper = [max(line["env_steps_per_s_all"]) - m for m, line in zip(medians, lines, strict=True)]
+    figure, axes = pyplot.subplots(figsize=(8, 1.2 + 0.5 * len(lines)), layout="constrained")
+    axes.barh(labels, medians, xerr=[lower, upper], color="#4477aa", ecolor="#222222", capsize=3)
+    for y, (line, median) in enumerate(zip(lines, medians, strict=True)):
+        axes.text(median * 0.02, y, f"{median:,.1f}  (x{line['gain_over_first']:.2f})", va="center", color="white")
+    axes.invert_yaxis()
+    axes.set_xlabel("env steps/s, median and range")
+    axes.set_title(f"{stamp['gpu'] or stamp['cpu'].split(' family')[0]}, {stamp['cores']} cores", fontsize=10)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)
+
+
+def bench(options: BenchOptions) -> int:
+    if options.repeats < 1 or options.seconds <= 0 or options.warmup < 0:
+        raise UserError("--repeats must be at least 1, --seconds more than 0 and --warmup not negative.")
+    rows = rows_of(options)
+    run = RunOptions(cuda=options.cuda, device=options.device)
+    device: torch.device = prepare_device(run)
+    stamp = environment(device)
+    console = Console(highlight=False)
+    options.out.mkdir(parents=True, exist_ok=True)
+    stem = options.out / f"{datetime.now():%Y%m%d-%H%M%S}-{'sweep' if options.sweep else 'fps'}-{device.type}"
+    trials: dict[str, list[dict[str, Any]]] = {row.label: [] for row in rows}
+    ceilings: dict[Any, list[float]] = {}
+    with stem.with_suffix(".jsonl").open("w", encoding="utf-8", buffering=1) as file:
+
+        def write(kind: str, **values: Any) -> None:
+            file.write(json.dumps({"kind": kind, **values}) + "\n")
+
+        write("environment", options={k: str(v) for k, v in dataclasses.asdict(options).items()}, **stamp)
+        for repeat in range(options.repeats):
+            for wrappers in dict.fromkeys(row.rung.wrappers for row in rows):
+                value = time_ceiling("env", wrappers, 32, options, str(device))
+                ceilings.setdefault(("env", wrappers), []).append(value)
+                write("ceiling", repeat=repeat, what="env", wrappers=wrappers, env_steps_per_s=value)
+            sizes: dict[int, None] = {}
+            for row in rows:
+                trial = time_script(row, options, str(device))
+                trials[row.label].append(trial)
+                sizes[trial["batch_size"]] = None
+                write("trial", repeat=repeat, row=row.label, **trial)
+                console.print(
+                    f"repeat {repeat + 1}/{options.repeats}: {row.label} {trial['env_steps_per_s']:,.1f} env steps/s",
+                    soft_wrap=True,
+                )
+            for size in sizes:
+                value = time_ceiling("update", "classic", size, options, str(device))
+                ceilings.setdefault(("update", size), []).append(value)
+                write("ceiling", repeat=repeat, what="update", batch_size=size, samples_per_s=value)
+        lines = summarise(rows, trials, ceilings)
+        for line in lines:
+            write("row", **line)
+    plot(lines, stem.with_suffix(".png"), stamp)
+    print_table(console, lines, ceilings, stamp)
+    console.print(f"written: {stem}.jsonl and .png", soft_wrap=True)
+    return 0
+
+
+def main() -> int:
+    options = tyro.cli(BenchOptions, description=__doc__, config=(tyro.conf.FlagCreatePairsOff,))
+    try:
+        return bench(options)
+    except (UserError, RunError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    except OSError as error:
+        print(f"error: Cannot write to {options.out}: {error.strerror or error}.", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

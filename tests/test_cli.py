@@ -1,0 +1,154 @@
+"""Options: presets, contradictions, help."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fastdqn.cli import parse
+from fastdqn.config import Options, ParallelOptions, PlayStepsOptions
+from fastdqn.device import prepare_device
+from fastdqn.errors import UserError
+
+ROOT = Path(__file__).resolve().parent.parent
+SCRIPTS = sorted(path.name for path in (ROOT / "experiments").glob("[0-9]*.py"))
+
+
+def test_defaults_are_the_2017_posts() -> None:
+    opts = parse(ParallelOptions, "", [])
+    dqn = opts.dqn
+    assert (opts.run.game, opts.run.stop_score, opts.steps, opts.player_device) == ("pong", 18.0, 4, "same")
+    assert (dqn.replay_size, dqn.replay_initial, dqn.batch_size, dqn.target_sync) == (100_000, 10_000, 32, 1_000)
+    assert (dqn.learning_rate, dqn.gamma, dqn.n_step) == (1e-4, 0.99, 1)
+    assert (dqn.epsilon_start, dqn.epsilon_final, dqn.epsilon_decay) == (1.0, 0.02, 100_000)
+    assert (opts.protocol.frame_skip, opts.protocol.noop_max, opts.protocol.sticky_actions) == (4, 30, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("game", "expected"),
+    [
+        ("breakout-small", (300_000, 20_000, 64, 1e-4, 1_000, 0.1, 1_000_000)),
+        ("breakout", (1_000_000, 50_000, 32, 2.5e-4, 10_000, 0.1, 1_000_000)),
+        ("invaders", (1_000_000, 50_000, 32, 2.5e-4, 10_000, 0.1, 1_000_000)),
+        ("seaquest", (1_000_000, 50_000, 32, 2.5e-4, 10_000, 0.1, 1_000_000)),
+        ("ALE/Pong-v5", (100_000, 10_000, 32, 1e-4, 1_000, 0.02, 100_000)),
+        ("PongNoFrameskip-v4", (100_000, 10_000, 32, 1e-4, 1_000, 0.02, 100_000)),
+        ("Breakout", (1_000_000, 50_000, 32, 2.5e-4, 10_000, 0.1, 1_000_000)),
+    ],
+)
+def test_presets(game: str, expected: tuple[float, ...]) -> None:
+    for argv in (["--game", game], [f"--game={game}"]):
+        dqn = parse(Options, "", argv).dqn
+        got = (dqn.replay_size, dqn.replay_initial, dqn.batch_size, dqn.learning_rate, dqn.target_sync)
+        assert (*got, dqn.epsilon_final, dqn.epsilon_decay) == expected
+
+
+def test_options_beat_the_preset_wherever_they_stand() -> None:
+    opts = parse(Options, "", ["--batch-size", "7", "--game", "breakout", "--learning-rate", "1e-3"])
+    assert (opts.dqn.batch_size, opts.dqn.learning_rate, opts.dqn.target_sync) == (7, 1e-3, 10_000)
+
+
+def test_booleans_of_the_protocol_can_be_turned_off() -> None:
+    protocol = parse(Options, "", ["--no-episodic-life", "--no-clip-rewards", "--full-action-set"]).protocol
+    assert (protocol.episodic_life, protocol.clip_rewards, protocol.full_action_set) == (False, False, True)
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        "--replay-initial 200 --replay-size 100",
+        "--epsilon-start 0.1 --epsilon-final 0.5",
+        "--max-env-steps 100",
+        "--max-env-steps 0",
+        "--max-minutes 0",
+        "--max-minutes -1",
+        "--max-minutes nan",
+        "--steps 0",
+        "--steps 2000",
+        "--batch-size 0",
+        "--learning-rate 0",
+        "--learning-rate nan",
+        "--gamma 1.5",
+        "--gamma nan",
+        "--n-step 0",
+        "--target-sync 0",
+        "--epsilon-final -0.1",
+        "--epsilon-decay -1",
+        "--seed -1",
+        "--threads 0",
+        "--frame-skip 0",
+        "--noop-max -1",
+        "--frame-stack 0",
+        "--sticky-actions 2",
+        "--max-frames 0",
+        "--cuda --device cuda:0x",
+        "--cuda --device mps",
+        "--cuda --device cpu",
+        "--device mps",
+        "--device nonsense",
+        "--game pnog",
+        "--log-seconds 0",
+        "--train-seconds 0",
+    ],
+)
+def test_bad_values_and_contradictions_are_one_sentence(argv: str) -> None:
+    with pytest.raises(UserError) as caught:
+        prepare_device(parse(PlayStepsOptions, "", argv.split()).run)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert re.search(r"[.;?]$", message)
+
+
+def test_cuda_where_there_is_none_is_one_sentence() -> None:
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("there is CUDA")
+    for argv in (["--cuda"], ["--device", "cuda"], ["--device", "cuda:1"]):
+        with pytest.raises(UserError, match="sees no CUDA device"):
+            prepare_device(parse(Options, "", argv).run)
+    assert prepare_device(parse(Options, "", ["--device", "auto"]).run).type == "cpu"
+
+
+def run(*words: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *words], capture_output=True, text=True, cwd=cwd, timeout=120, check=False)
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_help_is_complete(script: str) -> None:
+    done = run(f"experiments/{script}", "--help")
+    assert done.returncode == 0
+    for option in ("--cuda", "--device", "--game", "--seed", "--max-env-steps", "--max-minutes", "--batch-size"):
+        assert option in done.stdout
+    assert ("--steps INT" in done.stdout) == (script != "01_baseline.py")
+    assert done.stderr == ""
+    text = (ROOT / "experiments" / script).read_text()
+    assert " ".join(text.split("\n\n", 1)[0].strip('"').split()[:6]) in " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--game", "pnog"), "did you mean pong"),
+        (("--stps", "3"), "Unrecognized options: --stps"),
+        (("--batch-size", "many"), "Error parsing --batch-size"),
+        (("--replay-size", "5"), "--replay-initial 10000 cannot be more than --replay-size 5"),
+        (("--replay-size", "900000000"), "would fit"),
+        (("--runs-dir", "/dev/null/runs"), "Cannot write to /dev/null/runs"),
+    ],
+)
+def test_mistakes_end_scripts_without_a_traceback(words: tuple[str, ...], said: str) -> None:
+    done = run("experiments/03_parallel.py", *words)
+    assert done.returncode in (1, 2)
+    assert said in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+
+
+def test_scripts_run_from_any_folder(tmp_path: Path) -> None:
+    done = run(str(ROOT / "experiments" / "01_baseline.py"), "--game", "pnog", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: There is no Atari game called 'pnog'; did you mean pong")

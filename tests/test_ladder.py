@@ -1,0 +1,105 @@
+"""The scripts themselves: they repeat, keep their ratios, and learn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.numpy
+
+from tests.scripts import records, summary, train
+
+SCRIPTS = ("01_baseline", "02_play_steps", "03_parallel", "04_cuda_async", "05_opencv_wrappers")
+PARALLEL = SCRIPTS[2:]
+CATCH = (
+    *("--game", "tests.toys:Catch", "--batch-size", "8", "--learning-rate", "1e-3", "--replay-initial", "200"),
+    *("--replay-size", "5000", "--epsilon-decay", "800", "--target-sync", "100", "--max-env-steps", "2200"),
+)
+LEARNT = 0.7
+"""Mean score of the last 100 games of Catch: a random player has about -0.6, a perfect one at epsilon 0.02 about 0.97."""
+SHORT = ("--replay-initial", "100", "--batch-size", "4", "--target-sync", "50", "--max-env-steps", "200")
+
+
+def fingerprint(run: Path) -> tuple[Any, ...]:
+    """Everything about a run that must repeat: final weights, games, counters, the last loss."""
+    weights = safetensors.numpy.load_file(run / "weights.safetensors")
+    episodes = [{k: v for k, v in e.items() if k != "elapsed"} for e in records(run, "episodes.jsonl")]
+    last = records(run, "speed.jsonl")[-1]
+    counters = {name: last[name] for name in ("env_steps", "updates", "samples", "epsilon", "loss", "mean_q")}
+    return {name: array.tobytes() for name, array in weights.items()}, episodes, counters
+
+
+@pytest.mark.parametrize("game", ["pong", "breakout"])
+def test_01_and_02_repeat_and_02_with_one_step_is_01(tmp_path: Path, game: str) -> None:
+    """Breakout loses its lives, and so has episodes and rewards, within the few env steps."""
+    words = (*SHORT, "--game", game, "--replay-size", "150")
+    first = fingerprint(train("01_baseline", tmp_path / "a", *words))
+    assert first[2]["updates"] == 100  # at env steps 100 to 199
+    assert first == fingerprint(train("01_baseline", tmp_path / "b", *words))
+    assert first == fingerprint(train("02_play_steps", tmp_path / "c", *words, "--steps", "1"))
+    assert first[0] != fingerprint(train("01_baseline", tmp_path / "d", *words, "--seed", "1"))[0]
+    four = fingerprint(train("02_play_steps", tmp_path / "e", *words))
+    assert four == fingerprint(train("02_play_steps", tmp_path / "f", *words))
+    assert (four[2]["updates"], four[2]["samples"]) == (25, 25 * 16)
+    assert four[0] != first[0]
+
+
+@pytest.mark.parametrize("script", PARALLEL)
+@pytest.mark.parametrize("steps", [1, 3])
+def test_a_player_process_keeps_the_ratio_exactly(tmp_path: Path, script: str, steps: int) -> None:
+    run = train(script, tmp_path, *SHORT, "--steps", str(steps), "--replay-initial", "99", "--max-env-steps", "198")
+    result = summary(run)
+    assert result["env_steps"] == 198
+    assert result["updates"] == (198 - 99) // steps  # the one due at env step 198 comes after the end
+    assert result["samples"] == result["updates"] * 4 * steps
+    for line in records(run, "speed.jsonl"):
+        if line["updates"]:
+            due = (line["env_steps"] - 99) / steps
+            assert due - 1 <= line["updates"] <= due + 1
+    assert result["reason"] == "max-env-steps"
+
+
+def test_the_ratio_holds_with_a_slow_player(tmp_path: Path) -> None:
+    words = (*SHORT, "--game", "tests.toys:SlowCounter", "--replay-initial", "40", "--max-env-steps", "120")
+    result = summary(train("03_parallel", tmp_path, *words))
+    assert (result["env_steps"], result["updates"]) == (120, 20)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_each_script_learns_catch(tmp_path: Path, script: str) -> None:
+    run = train(script, tmp_path, *CATCH)
+    scores = [episode["score"] for episode in records(run, "episodes.jsonl")]
+    assert sum(scores[:100]) / 100 < 0.0  # it was not easy to begin with
+    assert sum(scores[-100:]) / 100 >= LEARNT
+    assert summary(run)["updates"] > 400
+
+
+@pytest.mark.slow
+def test_without_bootstrapping_catch_is_not_learnt(tmp_path: Path) -> None:
+    """The control of the test above: gamma 0 sees the last move alone, and must fail it clearly."""
+    run = train("02_play_steps", tmp_path, *CATCH, "--gamma", "0")
+    scores = [episode["score"] for episode in records(run, "episodes.jsonl")]
+    assert sum(scores[-100:]) / 100 < LEARNT - 0.2
+
+
+@pytest.mark.slow
+def test_a_run_that_solves_its_game_stops_by_itself(tmp_path: Path) -> None:
+    """A stop score below what random play reaches: solved as soon as 100 games are over."""
+    run = train("05_opencv_wrappers", tmp_path, *CATCH, "--stop-score", "-2", "--max-env-steps", "None")
+    result = summary(run)
+    assert (result["solved"], result["reason"], result["episodes"]) == (True, "solved", 100)
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize("player", ["same", "cpu"])
+def test_scripts_run_on_cuda(tmp_path: Path, script: str, player: str) -> None:
+    words = ["--cuda", *SHORT]
+    if script in PARALLEL:
+        words += ["--player-device", player]
+    result = summary(train(script, tmp_path, *words))
+    assert result["device"] == "cuda"
+    assert result["updates"] >= 24
+    assert result["peak_device_bytes"] > 10_000_000

@@ -1,0 +1,265 @@
+"""Losses, networks, learner, schedules, acting: numbers by hand and references in float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from fastdqn.acting import EpsilonGreedy, Player
+from fastdqn.config import DQNOptions, Options, Protocol
+from fastdqn.envs.classic import LazyFrames
+from fastdqn.envs.make import make_env
+from fastdqn.errors import UserError
+from fastdqn.learner import DQNLearner
+from fastdqn.losses import mean_squared_td_error, q_learning_target, taken_values
+from fastdqn.networks import NatureQNetwork
+from fastdqn.replay.nstep import NStep
+from fastdqn.schedules import linear_epsilon, target_sync_due
+from fastdqn.seeding import as_int, seeds_of
+from fastdqn.types import Batch
+from fastdqn.variants import make_learner, make_network
+
+
+def network(seed: int = 0, num_actions: int = 6) -> NatureQNetwork:
+    return NatureQNetwork((4, 84, 84), num_actions, torch.Generator().manual_seed(seed))
+
+
+def random_batch(size: int, num_actions: int = 6, seed: int = 0) -> Batch:
+    generator = torch.Generator().manual_seed(seed)
+    return Batch(
+        torch.randint(0, 256, (size, 4, 84, 84), dtype=torch.uint8, generator=generator),
+        torch.randint(0, num_actions, (size,), generator=generator),
+        torch.randn(size, generator=generator),
+        torch.where(torch.rand(size, generator=generator) < 0.3, 0.0, 0.99),
+        torch.randint(0, 256, (size, 4, 84, 84), dtype=torch.uint8, generator=generator),
+    )
+
+
+# Losses
+
+
+def test_targets_by_hand() -> None:
+    reward, discount = torch.tensor([1.0, -1.0, 0.5]), torch.tensor([0.5, 0.0, 1.0])
+    values = torch.tensor([[1.0, 4.0], [9.0, 8.0], [-2.0, -3.0]])
+    assert q_learning_target(reward, discount, values, values).tolist() == [3.0, -1.0, -1.5]
+    selector = torch.tensor([[5.0, 0.0], [0.0, 5.0], [0.0, 5.0]])  # double: another network chooses
+    assert q_learning_target(reward, discount, values, selector).tolist() == [1.5, -1.0, -2.5]
+
+
+def test_loss_by_hand_and_no_gradient_through_the_target() -> None:
+    q = torch.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    target = torch.tensor([0.0, 7.0], requires_grad=True)
+    loss = mean_squared_td_error(taken_values(q, torch.tensor([1, 0])), target)
+    assert loss.item() == pytest.approx((4.0 + 16.0) / 2)
+    loss.backward()
+    assert q.grad is not None
+    assert q.grad.tolist() == [[0.0, 2.0], [-4.0, 0.0]]
+    assert target.grad is None
+
+
+@pytest.mark.parametrize(
+    ("reward", "discount", "value", "selector"),
+    [((3, 1), (3,), (3, 2), (3, 2)), ((3,), (1,), (3, 2), (3, 2)), ((3,), (3,), (1, 2), (1, 2)), ((3,), (3,), (3, 2), (3, 1))],
+)
+def test_wrong_shapes_raise_instead_of_broadcasting(reward: tuple[int, ...], discount: tuple[int, ...], value: tuple[int, ...], selector: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        q_learning_target(torch.zeros(reward), torch.zeros(discount), torch.zeros(value), torch.zeros(selector))
+    with pytest.raises(ValueError, match="must be"):
+        mean_squared_td_error(torch.zeros(3, 1), torch.zeros(3))
+    with pytest.raises(ValueError, match="must be"):
+        taken_values(torch.zeros(3, 2), torch.zeros(3, 1, dtype=torch.int64))
+
+
+# Network
+
+
+def test_network_is_natures() -> None:
+    net = network()
+    assert sum(p.numel() for p in net.parameters()) == 1_687_206  # conv 8,224 + 32,832 + 36,928, 3136x512+512, 512x6+6
+    shapes = [tuple(p.shape) for p in net.parameters() if p.dim() > 1]
+    assert shapes == [(32, 4, 8, 8), (64, 32, 4, 4), (64, 64, 3, 3), (512, 3136), (6, 512)]
+    out = net(torch.zeros(2, 4, 84, 84, dtype=torch.uint8))
+    assert (out.shape, out.dtype) == ((2, 6), torch.float32)
+
+
+def test_network_scales_pixels_to_one() -> None:
+    net = network()
+    obs = random_batch(3).obs
+    by_hand = net.head(net.torso.convs(obs.double().div(255).float()))
+    torch.testing.assert_close(net(obs), by_hand, rtol=1e-5, atol=1e-6)
+
+
+def test_same_seed_same_weights_whatever_else_draws() -> None:
+    a = network(5)
+    torch.rand(100)
+    b = network(5)
+    assert all(torch.equal(x, y) for x, y in zip(a.parameters(), b.parameters(), strict=True))
+    assert not torch.equal(next(a.parameters()), next(network(6).parameters()))
+
+
+def test_weights_start_as_pytorchs() -> None:
+    net, reference = network(), nn.Conv2d(4, 32, 8, 4)
+    ours = net.torso.convs[0].weight
+    bound = 1 / np.sqrt(4 * 8 * 8)
+    assert ours.abs().max() <= bound
+    assert ours.std().item() == pytest.approx(reference.weight.std().item(), rel=0.1)
+
+
+def test_too_small_frames_are_one_sentence() -> None:
+    with pytest.raises(UserError, match="36x36"):
+        NatureQNetwork((4, 20, 20), 6, torch.Generator())
+
+
+# Learner
+
+
+def test_update_equals_a_plain_reference_in_float64() -> None:
+    """Loss and gradient against float64; then one Adam step by its formula."""
+    options = Options()
+    learner = make_learner(options, (4, 84, 84), 6, torch.device("cpu"))
+    with torch.no_grad():
+        for parameter in learner.target.parameters():
+            parameter.add_(0.01)
+    reference = make_network(options, (4, 84, 84), 6).double()
+    target = make_network(options, (4, 84, 84), 6).double()
+    target.load_state_dict({k: v.double() for k, v in learner.target.state_dict().items()})
+    batch = random_batch(16)
+
+    def values(net: nn.Module, obs: torch.Tensor) -> torch.Tensor:
+        return net.head(net.torso.convs(obs.double() / 255))  # type: ignore[operator, union-attr]
+
+    with torch.no_grad():
+        goal = batch.reward.double() + batch.discount.double() * values(target, batch.next_obs).max(dim=1).values
+    chosen = values(reference, batch.obs)[torch.arange(16), batch.action]
+    loss = ((goal - chosen) ** 2).sum() / 16
+    loss.backward()
+    before = [p.detach().clone() for p in learner.network.parameters()]
+    metrics = learner.update(batch)
+    assert metrics.loss.item() == pytest.approx(loss.item(), rel=1e-5)
+    assert metrics.mean_q.item() == pytest.approx(chosen.mean().item(), rel=1e-4, abs=1e-6)
+    for old, parameter, ref in zip(before, learner.network.parameters(), reference.parameters(), strict=True):
+        assert parameter.grad is not None
+        assert ref.grad is not None
+        assert (parameter.grad.double() - ref.grad).norm() < 1e-4 * ref.grad.norm()
+        # The first step of Adam (Kingma & Ba 2015, algorithm 1) is -lr * g / (|g| + eps).
+        step = -options.dqn.learning_rate * parameter.grad / (parameter.grad.abs() + 1e-8)
+        torch.testing.assert_close(parameter.detach(), old + step, rtol=1e-4, atol=1e-7)
+
+
+def test_target_changes_only_when_it_is_copied() -> None:
+    learner = make_learner(Options(), (4, 84, 84), 6, torch.device("cpu"))
+    before = [p.clone() for p in learner.target.parameters()]
+    for seed in range(3):
+        learner.update(random_batch(4, seed=seed))
+    assert all(torch.equal(a, b) for a, b in zip(before, learner.target.parameters(), strict=True))
+    assert not torch.equal(before[0], next(learner.network.parameters()))
+    learner.sync_target()
+    assert all(torch.equal(a, b) for a, b in zip(learner.network.parameters(), learner.target.parameters(), strict=True))
+    learner.update(random_batch(4, seed=9))
+    assert not torch.equal(next(learner.target.parameters()), next(learner.network.parameters()))
+    assert all(p.grad is None and not p.requires_grad for p in learner.target.parameters())
+
+
+def test_learning_rate_reaches_the_optimiser() -> None:
+    learner = DQNLearner(network(), network, DQNOptions(learning_rate=3e-3))
+    assert [group["lr"] for group in learner.optimizer.param_groups] == [3e-3]
+
+
+@pytest.mark.cuda
+def test_update_on_cuda_equals_the_cpu() -> None:
+    allow, torch.backends.cudnn.allow_tf32 = torch.backends.cudnn.allow_tf32, False
+    try:
+        cpu = make_learner(Options(), (4, 84, 84), 6, torch.device("cpu"))
+        gpu = make_learner(Options(), (4, 84, 84), 6, torch.device("cuda"))
+        batch = random_batch(32)
+        a, b = cpu.update(batch), gpu.update(Batch(*(t.cuda() for t in batch)))
+        assert a.loss.item() == pytest.approx(b.loss.item(), rel=1e-4)
+        for x, y in zip(cpu.network.parameters(), gpu.network.parameters(), strict=True):
+            assert x.grad is not None
+            assert y.grad is not None
+            torch.testing.assert_close(x.grad, y.grad.cpu(), rtol=1e-2, atol=1e-5)
+    finally:
+        torch.backends.cudnn.allow_tf32 = allow
+
+
+# Schedules and seeds
+
+
+def test_epsilon_by_hand() -> None:
+    assert [linear_epsilon(s, 1.0, 0.02, 100_000) for s in (0, 1, 50_000, 98_000, 98_001, 10**9)] == pytest.approx(
+        [1.0, 0.99999, 0.5, 0.02, 0.02, 0.02]
+    )
+    assert linear_epsilon(1, 1.0, 0.1, 0) == 0.1
+
+
+def test_target_sync_counts_env_steps_and_misses_none() -> None:
+    assert [s for s in range(1, 3001) if target_sync_due(s, 1000)] == [1000, 2000, 3000]
+    for n in (1, 2, 3, 4, 5, 6, 7, 1000):
+        due = [s for s in range(n, 21_000, n) if target_sync_due(s, 1000, n)]
+        assert len(due) == (max(range(n, 21_000, n)) // 1000)
+        assert [d // 1000 for d in due] == list(range(1, len(due) + 1))
+
+
+def test_seeds_are_distinct_small_and_stable() -> None:
+    seeds = seeds_of(3)
+    numbers = [as_int(child) for child in seeds]
+    assert len(set(numbers)) == len(numbers)
+    assert all(type(n) is int and 0 <= n < 2**31 for n in numbers)
+    assert numbers == [as_int(child) for child in seeds_of(3)]
+    assert not set(numbers) & {as_int(child) for child in seeds_of(4)}
+
+
+# Acting
+
+
+def greedy(net: object, seed: int = 0) -> EpsilonGreedy:
+    return EpsilonGreedy(net, 6, torch.device("cpu"), np.random.default_rng(seed))  # type: ignore[arg-type]
+
+
+def test_epsilon_greedy_frequencies_and_greedy_choice() -> None:
+    calls = []
+
+    def third_is_best(obs: torch.Tensor) -> torch.Tensor:
+        calls.append(tuple(obs.shape))
+        return torch.tensor([[0.0, 1.0, 5.0, 2.0, 3.0, 4.0]])
+
+    policy = greedy(third_is_best)
+    obs = np.zeros((4, 84, 84), np.uint8)
+    assert {policy.act(obs, 0.0) for _ in range(20)} == {2}
+    assert set(calls) == {(1, 4, 84, 84)}
+    counts = np.bincount([policy.act(obs, 0.3) for _ in range(20_000)], minlength=6)
+    assert counts[2] / 20_000 == pytest.approx(0.7 + 0.05, abs=0.015)
+    assert np.delete(counts, 2) / 20_000 == pytest.approx(np.full(5, 0.05), abs=0.01)
+    assert set(policy.act(obs, 1.0) for _ in range(200)) == set(range(6))
+
+
+def test_player_yields_consecutive_transitions_and_resets_after_ends() -> None:
+    """With a Counter each transition tells where it comes from: no gap, no transition over an end."""
+    env = make_env("tests.toys:Counter", Protocol(noop_max=0, clip_rewards=False), "classic")
+    player = Player(env, greedy(lambda obs: torch.zeros(1, 6)), NStep(1, 0.9), seed=0)
+    episodes, previous = 0, None
+    for _ in range(120):
+        (transition,), ends = player.step(0.0)
+        assert isinstance(transition.obs, LazyFrames)
+        episodes += len(ends)
+        if previous is not None and previous.discount > 0:
+            assert transition.obs is previous.next_obs
+        elif previous is not None:
+            assert transition.obs is not previous.next_obs
+            assert len({id(f) for f in transition.obs.frames}) == 1
+        assert transition.discount in (0.0, 0.9)
+        previous = transition
+    assert episodes == 12  # 37 frames, cut into 3 lives: 3 + 3 + 4 env steps and two no-ops between them
+
+
+def test_a_truncated_episode_bootstraps() -> None:
+    protocol = Protocol(noop_max=0, fire_reset=False, max_frames=41)
+    player = Player(make_env("pong", protocol, "opencv"), greedy(lambda obs: torch.zeros(1, 6)), NStep(1, 0.9), seed=0)
+    played = [player.step(1.0) for _ in range(33)]
+    assert [p.episodes[0].truncated for p in played if p.episodes] == [True, True, True]
+    assert {t.discount for p in played for t in p.transitions} == {0.9}
+    at_end = [i for i, p in enumerate(played) if p.episodes]
+    assert at_end == [10, 21, 32]
+    assert played[11].transitions[0].obs is not played[10].transitions[0].next_obs
