@@ -21,7 +21,7 @@ import tyro
 from fastdqn.cli import with_preset
 from fastdqn.config import Options
 from fastdqn.device import prepare_device
-from fastdqn.envs.make import Wrappers, make_env
+from fastdqn.envs.make import Wrappers, make_env, spaces_of
 from fastdqn.errors import UserError
 from fastdqn.types import Batch
 from fastdqn.variants import make_learner
@@ -48,7 +48,7 @@ def env_only(ceiling: Ceiling, options: Options) -> dict[str, float]:
     env = make_env(options.run.game, options.protocol, ceiling.wrappers)
     rng = np.random.default_rng(0)
     env.reset(seed=0)
-    actions: list[int] = rng.integers(int(env.action_space.n), size=4096).tolist()  # type: ignore[attr-defined]
+    actions: list[int] = rng.integers(spaces_of(env)[1], size=4096).tolist()
     env_steps, begin, warm = 0, time.perf_counter(), False
     while True:
         for action in actions[:100]:
@@ -68,9 +68,8 @@ def update_only(ceiling: Ceiling, options: Options) -> dict[str, float]:
     """Return the learner's samples/s on one random batch; the device is synchronised around each timed piece."""
     device = prepare_device(options.run)
     env = make_env(options.run.game, options.protocol, ceiling.wrappers)
-    shape = env.observation_space.shape or (4, 84, 84)
-    num_actions = int(env.action_space.n)  # type: ignore[attr-defined]
-    learner = make_learner(options, shape, num_actions, device)  # type: ignore[arg-type]
+    shape, num_actions = spaces_of(env)
+    learner = make_learner(options, shape, num_actions, device)
     size = ceiling.batch_size
     batch = Batch(
         torch.randint(0, 256, (size, *shape), dtype=torch.uint8).to(device),

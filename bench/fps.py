@@ -1,8 +1,9 @@
 """Times the scripts of the ladder themselves, and the ceilings of this machine beside them.
 
 Each script runs as a user would run it, in its own process, at its final epsilon. Only the steady state counts: from
-`--warmup` seconds after the first update to the end, read from the counters that the script logs. The scripts take turns,
-`--repeats` times, because machines change their speed while one looks; gains are medians of ratios within a turn.
+`--warmup` seconds after the first update to the end, read from the counters that the script logs. The scripts take
+turns, `--repeats` times, because machines change their speed while one looks; gains are medians of ratios within a
+turn.
 
 The table goes to the terminal; JSON lines and a plot go to --out.
 
@@ -106,7 +107,9 @@ def chosen(only: str) -> list[Rung]:
 
 def sweep_values(sweep: str) -> tuple[str, list[str]]:
     """Return the option and the values of `steps=1..6` or `batch-size=16,32`."""
-    match = re.fullmatch(r"([a-z][a-z0-9-]*)=(?:(\d+)\.\.(\d+)|([^,\s]+(?:,[^,\s]+)*))", sweep.strip().replace("_", "-"))
+    match = re.fullmatch(
+        r"([a-z][a-z0-9-]*)=(?:(\d+)\.\.(\d+)|([^,\s]+(?:,[^,\s]+)*))", sweep.strip().replace("_", "-")
+    )
     if match is None:
         raise UserError(f"--sweep {sweep!r} is not of the form option=1..6 or option=16,32,64.")
     name, low, high, listed = match.groups()

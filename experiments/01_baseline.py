@@ -12,7 +12,7 @@ from fastdqn import cli
 from fastdqn.acting import epsilon_at, make_player
 from fastdqn.config import Options
 from fastdqn.device import prepare_device
-from fastdqn.envs.make import describe, make_env
+from fastdqn.envs.make import describe, make_env, spaces_of
 from fastdqn.replay.transitions import collate
 from fastdqn.run import Run
 from fastdqn.schedules import target_sync_due
@@ -23,7 +23,8 @@ def train(options: Options) -> int:
     dqn = options.dqn
     device = prepare_device(options.run)
     env = make_env(options.run.game, options.protocol, "classic")
-    learner = make_learner(options, env.observation_space.shape, env.action_space.n, device)
+    obs_shape, num_actions = spaces_of(env)
+    learner = make_learner(options, obs_shape, num_actions, device)
     replay = make_replay(options)
 
     with Run("01_baseline", options, device, (describe(options.run.game, options.protocol, "classic"),)) as run:

@@ -13,7 +13,7 @@ from fastdqn import cli
 from fastdqn.acting import epsilon_at, make_player
 from fastdqn.config import PlayStepsOptions
 from fastdqn.device import prepare_device
-from fastdqn.envs.make import describe, make_env
+from fastdqn.envs.make import describe, make_env, spaces_of
 from fastdqn.replay.transitions import collate
 from fastdqn.run import Run
 from fastdqn.schedules import target_sync_due
@@ -24,7 +24,8 @@ def train(options: PlayStepsOptions) -> int:
     dqn = options.dqn
     device = prepare_device(options.run)
     env = make_env(options.run.game, options.protocol, "classic")
-    learner = make_learner(options, env.observation_space.shape, env.action_space.n, device)
+    obs_shape, num_actions = spaces_of(env)
+    learner = make_learner(options, obs_shape, num_actions, device)
     replay = make_replay(options)
     batch_size = dqn.batch_size * options.steps
 

@@ -13,7 +13,7 @@ import fastdqn.startup  # noqa: F401 - first: the clock, and Ctrl-C during the i
 from fastdqn import cli
 from fastdqn.config import ParallelOptions
 from fastdqn.device import prepare_device
-from fastdqn.envs.make import describe, make_env
+from fastdqn.envs.make import describe, make_env, spaces_of
 from fastdqn.parallel.player import PlayerProcess, PlayerWeights
 from fastdqn.replay.transitions import collate
 from fastdqn.run import Run
@@ -25,7 +25,8 @@ def train(options: ParallelOptions) -> int:
     dqn = options.dqn
     device = prepare_device(options.run)
     env = make_env(options.run.game, options.protocol, "classic")
-    learner = make_learner(options, env.observation_space.shape, env.action_space.n, device)
+    obs_shape, num_actions = spaces_of(env)
+    learner = make_learner(options, obs_shape, num_actions, device)
     weights = PlayerWeights(learner.network, options.player_device)
     replay = make_replay(options)
     batch_size = dqn.batch_size * options.steps

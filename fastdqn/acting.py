@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from fastdqn.config import DQNOptions, Options
+from fastdqn.envs.make import spaces_of
 from fastdqn.replay.nstep import NStep
 from fastdqn.schedules import linear_epsilon
 from fastdqn.seeding import as_int, seeds_of
@@ -53,7 +54,7 @@ class EpsilonGreedy:
 class Player:
     """Plays one environment, one env step at a time, and resets it when an episode is over."""
 
-    def __init__(self, env: gymnasium.Env[Any, int], policy: Policy, n_step: NStep, seed: int) -> None:
+    def __init__(self, env: gymnasium.Env[Any, Any], policy: Policy, n_step: NStep, seed: int) -> None:
         self._env = env
         self._policy = policy
         self._n_step = n_step
@@ -73,14 +74,14 @@ class Player:
 
 
 def make_player(
-    env: gymnasium.Env[Any, int],
+    env: gymnasium.Env[Any, Any],
     network: Callable[[Tensor], Tensor],
     device: torch.device,
     options: Options,
 ) -> Player:
     """Return the epsilon-greedy player of `env` that `options` describe; `network` lives on `device`."""
     seeds = seeds_of(options.run.seed)
-    num_actions = int(env.action_space.n)  # type: ignore[attr-defined]
+    _, num_actions = spaces_of(env)
     policy = EpsilonGreedy(network, num_actions, device, np.random.default_rng(seeds.policy))
     return Player(env, policy, NStep(options.dqn.n_step, options.dqn.gamma), as_int(seeds.env))
 

@@ -46,9 +46,7 @@ def with_preset(options: OptionsT, game: str) -> OptionsT:
         UserError: there is no such game.
     """
     preset = preset_for(game, game if games.is_custom(game) else games.rom_of(game))
-    run = dataclasses.replace(
-        options.run, game=game, stop_score=preset.stop_score, max_env_steps=preset.max_env_steps
-    )
+    run = dataclasses.replace(options.run, game=game, stop_score=preset.stop_score, max_env_steps=preset.max_env_steps)
     return dataclasses.replace(options, run=run, dqn=preset.dqn)
 
 

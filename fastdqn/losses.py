@@ -49,4 +49,3 @@ def mean_squared_td_error(qa_tm1: Tensor, target_tm1: Tensor) -> Tensor:
     if qa_tm1.shape != target_tm1.shape or qa_tm1.dim() != 1:
         raise ValueError(f"both must be (B,), not {tuple(qa_tm1.shape)} and {tuple(target_tm1.shape)}")
     return functional.mse_loss(qa_tm1, target_tm1.detach())
-

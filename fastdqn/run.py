@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib.metadata
+import itertools
 import json
 import math
 import os
@@ -18,7 +19,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
@@ -316,7 +317,7 @@ class Run:
     def summary(self) -> dict[str, Any]:
         """Return how the run stands: what summary.json will hold."""
         trained = [r for r in self._records if r[2] > 0]
-        speeds = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in zip(trained, trained[1:], strict=False) if b[0] > a[0]]
+        speeds = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in itertools.pairwise(trained) if b[0] > a[0]]
         return {
             "script": self.script,
             "game": self.options.run.game,
@@ -342,7 +343,7 @@ class Run:
         return file
 
     @contextlib.contextmanager
-    def _saving(self) -> Iterator[None]:
+    def _saving(self) -> Generator[None]:
         """Turn an error of the file system into one sentence."""
         try:
             yield

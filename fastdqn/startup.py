@@ -19,7 +19,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from types import FrameType
 
 import psutil
@@ -51,7 +51,7 @@ def exit_code() -> int:
 
 
 @contextlib.contextmanager
-def running() -> Iterator[None]:
+def running() -> Generator[None]:
     """Mark the time in which the first signal asks for a clean stop instead of ending the process."""
     global _running
     _running = True
@@ -62,7 +62,7 @@ def running() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def signals_held() -> Iterator[None]:
+def signals_held() -> Generator[None]:
     """Hold SIGINT back while a child process starts: the child inherits the mask and so never sees it."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield

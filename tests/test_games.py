@@ -36,7 +36,8 @@ def test_every_usual_name_leads_to_the_rom(name: str, rom: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "near"), [("pnog", "pong"), ("brakeout", "breakout"), ("space", "space_invaders"), ("Seaquset-v5", "seaquest")]
+    ("name", "near"),
+    [("pnog", "pong"), ("brakeout", "breakout"), ("space", "space_invaders"), ("Seaquset-v5", "seaquest")],
 )
 def test_a_wrong_name_is_one_sentence_with_the_nearest_names(name: str, near: str) -> None:
     with pytest.raises(UserError) as caught:

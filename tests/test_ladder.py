@@ -17,7 +17,7 @@ CATCH = (
     *("--replay-size", "5000", "--epsilon-decay", "800", "--target-sync", "100", "--max-env-steps", "2200"),
 )
 LEARNT = 0.7
-"""Mean score of the last 100 games of Catch: a random player has about -0.6, a perfect one at epsilon 0.02 about 0.97."""
+"""Mean score of the last 100 games of Catch: a random player has about -0.6, a perfect one at epsilon 0.02 0.95."""
 SHORT = ("--replay-initial", "100", "--batch-size", "4", "--target-sync", "50", "--max-env-steps", "200")
 
 

@@ -61,9 +61,16 @@ def test_loss_by_hand_and_no_gradient_through_the_target() -> None:
 
 @pytest.mark.parametrize(
     ("reward", "discount", "value", "selector"),
-    [((3, 1), (3,), (3, 2), (3, 2)), ((3,), (1,), (3, 2), (3, 2)), ((3,), (3,), (1, 2), (1, 2)), ((3,), (3,), (3, 2), (3, 1))],
+    [
+        ((3, 1), (3,), (3, 2), (3, 2)),
+        ((3,), (1,), (3, 2), (3, 2)),
+        ((3,), (3,), (1, 2), (1, 2)),
+        ((3,), (3,), (3, 2), (3, 1)),
+    ],
 )
-def test_wrong_shapes_raise_instead_of_broadcasting(reward: tuple[int, ...], discount: tuple[int, ...], value: tuple[int, ...], selector: tuple[int, ...]) -> None:
+def test_wrong_shapes_raise_instead_of_broadcasting(
+    reward: tuple[int, ...], discount: tuple[int, ...], value: tuple[int, ...], selector: tuple[int, ...]
+) -> None:
     with pytest.raises(ValueError, match="must be"):
         q_learning_target(torch.zeros(reward), torch.zeros(discount), torch.zeros(value), torch.zeros(selector))
     with pytest.raises(ValueError, match="must be"):
@@ -156,7 +163,9 @@ def test_target_changes_only_when_it_is_copied() -> None:
     assert all(torch.equal(a, b) for a, b in zip(before, learner.target.parameters(), strict=True))
     assert not torch.equal(before[0], next(learner.network.parameters()))
     learner.sync_target()
-    assert all(torch.equal(a, b) for a, b in zip(learner.network.parameters(), learner.target.parameters(), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(learner.network.parameters(), learner.target.parameters(), strict=True)
+    )
     learner.update(random_batch(4, seed=9))
     assert not torch.equal(next(learner.target.parameters()), next(learner.network.parameters()))
     assert all(p.grad is None and not p.requires_grad for p in learner.target.parameters())
@@ -232,7 +241,7 @@ def test_epsilon_greedy_frequencies_and_greedy_choice() -> None:
     counts = np.bincount([policy.act(obs, 0.3) for _ in range(20_000)], minlength=6)
     assert counts[2] / 20_000 == pytest.approx(0.7 + 0.05, abs=0.015)
     assert np.delete(counts, 2) / 20_000 == pytest.approx(np.full(5, 0.05), abs=0.01)
-    assert set(policy.act(obs, 1.0) for _ in range(200)) == set(range(6))
+    assert {policy.act(obs, 1.0) for _ in range(200)} == set(range(6))
 
 
 def test_player_yields_consecutive_transitions_and_resets_after_ends() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 import pickle
 import time
@@ -78,14 +79,16 @@ def test_wire_rebuilds_every_step_and_its_sharing(game: str, n_step: int) -> Non
         seen += decoded.transitions
     played_frames = distinct_frames([t for played in steps for t in played.transitions])
     assert frames == played_frames == distinct_frames(seen)  # each frame crossed once and is in memory once
-    assert sum(a.next_obs is b.obs for a, b in zip(seen, seen[1:], strict=False)) > 300 or n_step > 1
+    assert sum(a.next_obs is b.obs for a, b in itertools.pairwise(seen)) > 300 or n_step > 1
 
 
 def test_wire_sends_a_forgotten_frame_again() -> None:
     rng = np.random.default_rng(0)
     frames = [rng.integers(0, 256, (1, 84, 84), dtype=np.uint8) for _ in range(40)]
     stack = [LazyFrames(tuple(frames[i : i + 4])) for i in range(36)]
-    steps = [PlayedStep((Transition(stack[i], 0, 0.0, 1.0, stack[j]),), ()) for i, j in [(0, 1), (20, 21), (0, 35), (21, 0)]]
+    steps = [
+        PlayedStep((Transition(stack[i], 0, 0.0, 1.0, stack[j]),), ()) for i, j in [(0, 1), (20, 21), (0, 35), (21, 0)]
+    ]
     encoder, decoder = FrameEncoder(5), FrameDecoder(5)
     for step in steps:
         assert_same(decoder.decode(encoder.encode(step)), step)
@@ -99,7 +102,9 @@ def test_wire_carries_finished_games() -> None:
 # The process
 
 
-@pytest.mark.parametrize(("game", "wrappers"), [("tests.toys:Counter", "classic"), ("tests.toys:Counter", "opencv"), ("breakout", "opencv")])
+@pytest.mark.parametrize(
+    ("game", "wrappers"), [("tests.toys:Counter", "classic"), ("tests.toys:Counter", "opencv"), ("breakout", "opencv")]
+)
 def test_each_env_step_arrives_once_and_in_order(game: str, wrappers: Any) -> None:
     opts = options(game)
     reference = in_process(opts, 400, wrappers)

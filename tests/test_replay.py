@@ -99,7 +99,9 @@ def test_async_batches_equal_plain_ones_on_cuda() -> None:
     items = numbered(500)
     collator = AsyncCollator(32, (4, 84, 84), device)
     for begin in range(0, 480, 32):
-        for fast, plain in zip(collator(items[begin : begin + 32]), collate(items[begin : begin + 32], device), strict=True):
+        for fast, plain in zip(
+            collator(items[begin : begin + 32]), collate(items[begin : begin + 32], device), strict=True
+        ):
             assert fast.is_cuda
             assert torch.equal(fast, plain)
 
@@ -139,7 +141,9 @@ def test_memory_is_checked_before_the_run() -> None:
 # N-step returns
 
 
-def play_random_episodes(n: int, gamma: float, seed: int) -> tuple[list[Transition], list[tuple[int, int, float, bool, bool]]]:
+def play_random_episodes(
+    n: int, gamma: float, seed: int
+) -> tuple[list[Transition], list[tuple[int, int, float, bool, bool]]]:
     """Feed an NStep with random episodes; observations are the numbers of the env steps."""
     rng = np.random.default_rng(seed)
     n_step = NStep(n, gamma)

@@ -165,7 +165,15 @@ def test_plain_lines_where_there_is_no_terminal(tmp_path: Path, capsys: pytest.C
     out = capsys.readouterr().out
     assert out.startswith("the protocol\nrun folder ")
     last = [line for line in out.splitlines() if line.startswith("env steps ")][-1]
-    for part in ("env steps/s ", "episodes 1 ", "mean-100 3.00", "epsilon 0.700", "loss 0.50000", "elapsed 0:", "left "):
+    for part in (
+        "env steps/s ",
+        "episodes 1 ",
+        "mean-100 3.00",
+        "epsilon 0.700",
+        "loss 0.50000",
+        "elapsed 0:",
+        "left ",
+    ):
         assert part in last
     assert "\x1b" not in out
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from typing import Any
 
 import ale_py
@@ -190,7 +191,7 @@ def test_frame_stack_is_lazy_shares_frames_and_repeats_the_first() -> None:
     assert first.shape == np.asarray(first).shape == (4, 84, 84)
     assert all(frame is first.frames[0] for frame in first.frames)
     stacks = [first] + [env.step(0)[0] for _ in range(6)]
-    for older, newer in zip(stacks, stacks[1:], strict=False):
+    for older, newer in itertools.pairwise(stacks):
         assert all(a is b for a, b in zip(older.frames[1:], newer.frames[:-1], strict=True))
     assert [int(plane[0, 0]) // 10 for plane in np.asarray(stacks[-1])] == [2, 3, 4, 5] or (
         np.diff(np.asarray(stacks[-1])[:, 0, 0].astype(int)) > 0
@@ -199,7 +200,9 @@ def test_frame_stack_is_lazy_shares_frames_and_repeats_the_first() -> None:
 
 
 def test_sign_reward_and_score_keeper_clip_what_is_learnt_and_keep_what_is_counted() -> None:
-    raw = Scripted([(0, 7.0, False, False, 2), (0, -3.0, False, False, 1), (0, 0.0, False, False, 1), (0, 5.0, True, False, 0)])
+    raw = Scripted(
+        [(0, 7.0, False, False, 2), (0, -3.0, False, False, 1), (0, 0.0, False, False, 1), (0, 5.0, True, False, 0)]
+    )
     keeper = classic.ScoreKeeper(raw)
     env = classic.SignReward(classic.EpisodicLife(keeper))
     env.reset(seed=0)
@@ -396,7 +399,7 @@ def test_opencv_writes_each_frame_into_memory_of_its_own() -> None:
     for _ in range(50):
         env.step(2)
     assert all((a == b).all() for a, b in zip(frames, copies, strict=True))
-    assert not any(np.shares_memory(a, b) for a, b in zip(frames, frames[1:], strict=False))
+    assert not any(np.shares_memory(a, b) for a, b in itertools.pairwise(frames))
 
 
 def test_opencv_refuses_actions_out_of_range_and_envs_without_emulator() -> None:

@@ -1,7 +1,7 @@
 """Games of our own with an emulator's interface: Catch, learnt in a minute, and Counter, which labels its frames.
 
-They have the parts of ale_py.ALEInterface and ale_py.AtariEnv that the wrappers use, so a toy is played through the very
-wrappers, players and scripts that Atari is played through (`--game tests.toys:Catch`).
+They have the parts of ale_py.ALEInterface and ale_py.AtariEnv that the wrappers use, so a toy is played
+through the very wrappers, players and scripts that Atari is played through (`--game tests.toys:Catch`).
 """
 
 from __future__ import annotations
@@ -97,9 +97,9 @@ class ToyEnv(gymnasium.Env[Any, Any]):
 class CatchEmulator(ToyEmulator):
     """A ball falls, a paddle below it can move one column for each env step; +1 for a catch, -1 for a miss.
 
-    The ball waits at the top until FIRE. It falls one of 5 rows, the paddle moves one of 5 columns, every 4 frames. The reward
-    comes with the last row only, while up to 4 moves before it decide about it: who does not bootstrap learns the
-    last move alone.
+    The ball waits at the top until FIRE. It falls one of 5 rows, the paddle moves one of 5 columns, every 4 frames.
+    The reward comes with the last row only, while up to 4 moves before it decide about it: who does not bootstrap
+    learns the last move alone.
     """
 
     ROWS, COLUMNS, TICKS = 5, 5, 4

@@ -6,7 +6,7 @@ import importlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import ale_py
 import cv2
@@ -17,7 +17,7 @@ from fastdqn.envs import classic, games, opencv
 from fastdqn.errors import UserError
 
 Wrappers = Literal["classic", "opencv"]
-PlayEnv = gymnasium.Env[Any, int]
+PlayEnv = gymnasium.Env[Any, Any]
 """An environment that yields stacked uint8 observations and has `pop_finished` for whole-game scores."""
 
 
@@ -44,8 +44,9 @@ def bare_env(game: str, protocol: Protocol) -> classic.FrameEnv:
     """
     if games.is_custom(game):
         return _custom_env(game)
-    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # before the first one prints its banner
-    return ale_py.AtariEnv(
+    ale: Any = ale_py  # its compiled half has no types
+    ale.ALEInterface.setLoggerMode(ale.LoggerMode.Error)  # before the first one prints its banner
+    return ale.AtariEnv(
         game=games.rom_of(game),
         obs_type="rgb",
         frameskip=1,
@@ -53,6 +54,13 @@ def bare_env(game: str, protocol: Protocol) -> classic.FrameEnv:
         full_action_space=protocol.full_action_set,
         max_num_frames_per_episode=protocol.max_frames,
     )
+
+
+def spaces_of(env: PlayEnv) -> tuple[tuple[int, int, int], int]:
+    """Return the shape of the observations (C, H, W) and the number of actions A."""
+    space: Any = env.action_space
+    channels, height, width = env.observation_space.shape or (0, 0, 0)
+    return (channels, height, width), int(space.n)
 
 
 def describe(game: str, protocol: Protocol, wrappers: Wrappers) -> str:
@@ -98,12 +106,13 @@ def _custom_env(path: str) -> classic.FrameEnv:
         factory: Callable[[], classic.FrameEnv] = getattr(importlib.import_module(module_name), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise UserError(f"The environment {path!r} cannot be loaded: {error}.") from error
-    env = factory()
-    if not isinstance(env, gymnasium.Env) or not hasattr(env.unwrapped, "get_action_meanings"):
+    env: Any = factory()
+    fits = isinstance(env, gymnasium.Env) and hasattr(cast(Any, env.unwrapped), "get_action_meanings")
+    if not fits:
         raise UserError(
             f"{path!r} must return a gymnasium.Env with RGB observations and get_action_meanings(), as Atari's have."
         )
-    return env
+    return cast(classic.FrameEnv, env)
 
 
 def _yes(flag: bool) -> str:

@@ -49,7 +49,7 @@ class Emulator(Protocol):
     def getLegalActionSet(self) -> list[Any]: ...  # noqa: N802 - ale_py's name
 
 
-class OpenCVAtari(gymnasium.Env[LazyFrames, int]):
+class OpenCVAtari(gymnasium.Env[Any, Any]):
     """An emulator behind the 2017 protocol: `reset` and `step` return LazyFrames (frame_stack, 84, 84).
 
     Args:
@@ -70,7 +70,9 @@ class OpenCVAtari(gymnasium.Env[LazyFrames, int]):
         self.env = env
         self.ale: Emulator = emulator
         self.protocol = protocol
-        self._actions = list(emulator.getLegalActionSet() if protocol.full_action_set else emulator.getMinimalActionSet())
+        self._actions = list(
+            emulator.getLegalActionSet() if protocol.full_action_set else emulator.getMinimalActionSet()
+        )
         meanings: list[str] = env.unwrapped.get_action_meanings()  # type: ignore[attr-defined]
         self._fire = protocol.fire_reset and "FIRE" in meanings
         self.action_space = Discrete(len(self._actions))
@@ -88,7 +90,12 @@ class OpenCVAtari(gymnasium.Env[LazyFrames, int]):
         self._game_frames = 0
         self._finished: list[EpisodeEnd] = []
 
-    def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[LazyFrames, Info]:
+    def reset(
+        self,
+        *,
+        seed: int | None = None,
+        options: Info | None = None,  # noqa: ARG002 - Gymnasium's interface
+    ) -> tuple[LazyFrames, Info]:
         self._noop_reset(seed)
         if self._fire:
             for action in (1, 2):

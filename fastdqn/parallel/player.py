@@ -20,7 +20,7 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Generator
 from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Any, Literal, NamedTuple
@@ -247,7 +247,7 @@ def _leave_with_parent() -> None:
 
 
 @contextlib.contextmanager
-def _one_thread_environment() -> Iterator[None]:
+def _one_thread_environment() -> Generator[None]:
     """Give a child that starts now one thread for each numeric library: set before its first import."""
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
     before = {name: os.environ.get(name) for name in names}

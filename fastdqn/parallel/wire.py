@@ -86,9 +86,7 @@ class FrameDecoder:
             self._frames[wire.first + offset] = frame
         previous, self._stacks = self._stacks, {}
         transitions = tuple(
-            Transition(
-                self._stack(t.obs, previous), t.action, t.reward, t.discount, self._stack(t.next_obs, previous)
-            )
+            Transition(self._stack(t.obs, previous), t.action, t.reward, t.discount, self._stack(t.next_obs, previous))
             for t in wire.transitions
         )
         while len(self._frames) > self._window:
