@@ -28,11 +28,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import tyro
 from rich.console import Console
 from rich.table import Table
 
-from fastdqn.config import RunOptions
+from fastdqn.cli import parsed
+from fastdqn.config import Options, RunOptions, check
 from fastdqn.device import prepare_device
 from fastdqn.errors import RunError, UserError
 from fastdqn.run import environment
@@ -63,8 +63,8 @@ class BenchOptions:
     """Scripts to time, by number or name, separated by commas; by default all."""
     cuda: bool = False
     """The same as --device cuda."""
-    device: str = "cpu"
-    """Where to train: cpu, cuda, cuda:N or auto."""
+    device: str | None = None
+    """Where to train: cpu, cuda, cuda:N or auto; by default cpu."""
     game: str = "pong"
     """Which game."""
     seconds: float = 20.0
@@ -282,9 +282,12 @@ def bench(options: BenchOptions) -> int:
         raise UserError("--repeats must be at least 1, --seconds more than 0 and --warmup not negative.")
     rows = rows_of(options)
     run = RunOptions(cuda=options.cuda, device=options.device)
+    check(Options(run=run))
     device: torch.device = prepare_device(run)
     stamp = environment(device)
     console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=150)  # a file or a pipe has room for every column
     options.out.mkdir(parents=True, exist_ok=True)
     stem = options.out / f"{datetime.now():%Y%m%d-%H%M%S}-{'sweep' if options.sweep else 'fps'}-{device.type}"
     trials: dict[str, list[dict[str, Any]]] = {row.label: [] for row in rows}
@@ -324,14 +327,14 @@ def bench(options: BenchOptions) -> int:
 
 
 def main() -> int:
-    options = tyro.cli(BenchOptions, description=__doc__, config=(tyro.conf.FlagCreatePairsOff,))
     try:
+        options = parsed(BenchOptions, sys.argv[1:], BenchOptions(), __doc__ or "")
         return bench(options)
     except (UserError, RunError) as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
     except OSError as error:
-        print(f"error: Cannot write to {options.out}: {error.strerror or error}.", file=sys.stderr)
+        print(f"error: Cannot write to {error.filename}: {error.strerror or error}.", file=sys.stderr)
         return 1
 
 

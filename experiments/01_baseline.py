@@ -13,7 +13,7 @@ from fastdqn.acting import epsilon_at, make_player
 from fastdqn.config import Options
 from fastdqn.device import prepare_device
 from fastdqn.envs.make import describe, make_env, spaces_of
-from fastdqn.replay.transitions import collate
+from fastdqn.replay.transitions import collate, describe_replay
 from fastdqn.run import Run
 from fastdqn.schedules import target_sync_due
 from fastdqn.variants import make_learner, make_replay
@@ -26,8 +26,9 @@ def train(options: Options) -> int:
     obs_shape, num_actions = spaces_of(env)
     learner = make_learner(options, obs_shape, num_actions, device)
     replay = make_replay(options)
+    notes = (describe(options.run.game, options.protocol, "classic"), describe_replay(dqn.replay_size))
 
-    with Run("01_baseline", options, device, (describe(options.run.game, options.protocol, "classic"),)) as run:
+    with Run("01_baseline", options, device, notes) as run:
         run.weights = learner.network.state_dict()
         player = make_player(env, learner.network, device, options)
 

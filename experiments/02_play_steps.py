@@ -14,7 +14,7 @@ from fastdqn.acting import epsilon_at, make_player
 from fastdqn.config import PlayStepsOptions
 from fastdqn.device import prepare_device
 from fastdqn.envs.make import describe, make_env, spaces_of
-from fastdqn.replay.transitions import collate
+from fastdqn.replay.transitions import collate, describe_replay
 from fastdqn.run import Run
 from fastdqn.schedules import target_sync_due
 from fastdqn.variants import make_learner, make_replay
@@ -28,8 +28,9 @@ def train(options: PlayStepsOptions) -> int:
     learner = make_learner(options, obs_shape, num_actions, device)
     replay = make_replay(options)
     batch_size = dqn.batch_size * options.steps
+    notes = (describe(options.run.game, options.protocol, "classic"), describe_replay(dqn.replay_size))
 
-    with Run("02_play_steps", options, device, (describe(options.run.game, options.protocol, "classic"),)) as run:
+    with Run("02_play_steps", options, device, notes) as run:
         run.weights = learner.network.state_dict()
         player = make_player(env, learner.network, device, options)
 
@@ -41,7 +42,7 @@ def train(options: PlayStepsOptions) -> int:
                 run.played(played, epsilon)
                 if run.over():
                     break
-            if run.reason or run.env_steps < dqn.replay_initial:
+            if run.reason or len(replay) < dqn.replay_initial:
                 continue
 
             batch = collate(replay.sample(batch_size), device)

@@ -14,7 +14,7 @@ from fastdqn.config import ParallelOptions
 from fastdqn.device import prepare_device
 from fastdqn.envs.make import describe, make_env, spaces_of
 from fastdqn.parallel.player import PlayerProcess, PlayerWeights
-from fastdqn.replay.transitions import AsyncCollator
+from fastdqn.replay.transitions import AsyncCollator, describe_replay
 from fastdqn.run import Run
 from fastdqn.schedules import target_sync_due
 from fastdqn.variants import make_learner, make_replay
@@ -30,9 +30,10 @@ def train(options: ParallelOptions) -> int:
     replay = make_replay(options)
     batch_size = dqn.batch_size * options.steps
     collate = AsyncCollator(batch_size, obs_shape, device)
+    notes = (describe(options.run.game, options.protocol, "classic"), describe_replay(dqn.replay_size))
 
     with (
-        Run("04_cuda_async", options, device, (describe(options.run.game, options.protocol, "classic"),)) as run,
+        Run("04_cuda_async", options, device, notes) as run,
         PlayerProcess(options, "classic", weights, run.limits) as player,
     ):
         run.weights = learner.network.state_dict()
@@ -41,7 +42,7 @@ def train(options: ParallelOptions) -> int:
             for message in player.take(options.steps):
                 replay.extend(message.played.transitions)
                 run.played(message.played, message.epsilon)
-            if run.ended_by(player.reason) or run.env_steps < dqn.replay_initial:
+            if run.ended_by(player.reason) or len(replay) < dqn.replay_initial:
                 continue
 
             batch = collate(replay.sample(batch_size))

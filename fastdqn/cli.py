@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import io
+import itertools
+import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import NoReturn, TypeVar
@@ -15,6 +19,8 @@ from fastdqn.envs import games
 from fastdqn.errors import RunError, UserError
 
 OptionsT = TypeVar("OptionsT", bound=Options)
+AnyT = TypeVar("AnyT")
+_BOX = "╭╮╰╯│─ "
 
 
 def parse(options_type: type[OptionsT], description: str, argv: Sequence[str] | None = None) -> OptionsT:
@@ -23,18 +29,12 @@ def parse(options_type: type[OptionsT], description: str, argv: Sequence[str] | 
     The game's preset gives the defaults, so that `--help --game breakout` shows Breakout's.
 
     Raises:
-        UserError: no such game, a value out of range, or options that contradict each other.
-        SystemExit: after `--help`, or for an option that does not exist.
+        UserError: no such game or option, a value out of range, or options that contradict each other.
+        SystemExit: after `--help`.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     defaults = with_preset(options_type(), _game_in(words) or options_type().run.game)
-    options = tyro.cli(
-        options_type,
-        args=words,
-        default=defaults,
-        description=description,
-        config=(tyro.conf.FlagCreatePairsOff,),
-    )
+    options = parsed(options_type, words, defaults, description)
     check(options)
     return options
 
@@ -65,9 +65,36 @@ def start(train: Callable[[OptionsT], int], options_type: type[OptionsT], descri
 
 def _game_in(words: Sequence[str]) -> str | None:
     """Return the game that `words` name, found before the real parse because it decides the defaults."""
-    for i, word in enumerate(words):
+    for i, word in reversed(list(enumerate(words))):  # the last one counts, as for every option
         if word.startswith("--game="):
             return word.removeprefix("--game=")
         if word == "--game" and i + 1 < len(words):
             return words[i + 1]
     return None
+
+
+def parsed(options_type: type[AnyT], words: Sequence[str], default: AnyT, description: str) -> AnyT:
+    """Return `words` parsed by tyro, whose boxed explanations are cut down to their sentence.
+
+    Raises:
+        UserError: an option that does not exist, or a value of the wrong type.
+        SystemExit: after `--help`.
+    """
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            return tyro.cli(
+                options_type,
+                args=words,
+                default=default,
+                description=description,
+                config=(tyro.conf.FlagCreatePairsOff,),
+            )
+    except SystemExit as end:
+        if not end.code:
+            raise
+    lines = [line.strip(_BOX) for line in said.getvalue().splitlines()[1:]]
+    blocks = [" ".join(block).strip() for empty, block in itertools.groupby(lines, lambda line: not line) if not empty]
+    sentence = blocks[0].rstrip(".") if blocks else "The options cannot be understood"
+    meant = re.search(r"Perhaps you meant:\s+(--[a-z0-9-]+)", blocks[1]) if len(blocks) > 1 else None
+    raise UserError(f"{sentence}; {f'did you mean {meant[1]}?' if meant else '--help lists all options.'}")

@@ -130,7 +130,8 @@ class ParallelOptions(PlayStepsOptions):
 
     player_device: Literal["same", "cpu"] = "same"
     """Where the player evaluates the network: on the learner's device with the very same weights, or on
-    the CPU with a copy that the learner refreshes after each update (for systems without CUDA IPC)."""
+    the CPU with a copy that the learner refreshes, and waits for, after each update (for systems without
+    CUDA IPC)."""
     player_timeout: float = 60.0
     """Seconds without a transition after which a living player counts as hung."""
 
@@ -238,17 +239,18 @@ def check(options: Options) -> None:
         raise UserError(
             f"--epsilon-final {dqn.epsilon_final:g} is above --epsilon-start {dqn.epsilon_start:g}; epsilon only falls."
         )
-    if run.max_env_steps is not None and run.max_env_steps < dqn.replay_initial:
+    if isinstance(options, PlayStepsOptions):
+        _at_least(options.steps, 1, "--steps")
+    first_update = -(-dqn.replay_initial // options.play_steps) * options.play_steps  # the next multiple of N
+    if run.max_env_steps is not None and run.max_env_steps <= first_update:
         raise UserError(
             f"--max-env-steps {run.max_env_steps} ends the run before the first update, which waits for "
             f"--replay-initial {dqn.replay_initial} transitions; raise the first or lower the second."
         )
-    if isinstance(options, PlayStepsOptions):
-        _at_least(options.steps, 1, "--steps")
-        if options.steps > dqn.target_sync:
-            raise UserError(
-                f"--steps {options.steps} cannot be more than --target-sync {dqn.target_sync}: "
-                "the target network would miss copies."
-            )
+    if options.play_steps > dqn.target_sync:
+        raise UserError(
+            f"--steps {options.play_steps} cannot be more than --target-sync {dqn.target_sync}: "
+            "the target network would miss copies."
+        )
     if isinstance(options, ParallelOptions):
         _at_least(options.player_timeout, 1.0, "--player-timeout")

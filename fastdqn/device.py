@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import os
-
 import torch
 
+from fastdqn import startup
 from fastdqn.config import RunOptions
 from fastdqn.errors import UserError
-
-
-def cores() -> int:
-    """Return how many CPU cores this process may use (containers and `taskset` included)."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def prepare_device(run: RunOptions) -> torch.device:
@@ -21,7 +15,7 @@ def prepare_device(run: RunOptions) -> torch.device:
     Raises:
         UserError: the device's name means nothing, or the device is not there.
     """
-    torch.set_num_threads(run.threads or cores())
+    torch.set_num_threads(run.threads or startup.cores())
     name = run.device or ("cuda" if run.cuda else "cpu")
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
@@ -38,4 +32,7 @@ def prepare_device(run: RunOptions) -> torch.device:
         )
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise UserError(f"--device {name}: there are only {torch.cuda.device_count()} CUDA devices, from cuda:0 on.")
+    if device.type == "cuda":
+        device = torch.device("cuda", device.index or 0)
+        torch.cuda.set_device(device)  # streams and events that name no device are then this one's
     return device

@@ -13,19 +13,19 @@ import importlib.metadata
 import itertools
 import json
 import math
-import os
 import platform
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Generator, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TextIO
+from typing import IO, Any, TextIO
 
 import psutil
+import safetensors
 import safetensors.torch
 import torch
 from rich.console import Console, Group
@@ -33,7 +33,8 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
-from torch.utils.tensorboard import SummaryWriter
+from tensorboard.compat.proto import event_pb2, summary_pb2
+from tensorboard.summary.writer.record_writer import RecordWriter
 
 from fastdqn import startup
 from fastdqn.config import Options
@@ -84,7 +85,7 @@ class Run:
         self._next_record = self._next_refresh = 0.0
         self._live: Live | None = None
         self._notes = notes
-        self._open_files: list[TextIO] = []
+        self._open_files: list[IO[Any]] = []
         self.folder = options.run.runs_dir
         with self._saving():
             self.folder = _new_folder(options.run.runs_dir, options.run.game, script)
@@ -92,8 +93,8 @@ class Run:
             _write_json(self.folder / "environment.json", environment(device))
             self._episodes_file = self._open("episodes.jsonl")
             self._speed_file = self._open("speed.jsonl")
-            self._board = SummaryWriter(str(self.folder))
-            self._board.flush()
+            self._board = _Board(self.folder)
+            self._open_files.append(self._board.file)
 
     def __enter__(self) -> Run:
         self._running = startup.running()
@@ -122,8 +123,6 @@ class Run:
             for file in self._open_files:
                 with contextlib.suppress(OSError):
                     file.close()
-            with contextlib.suppress(Exception):  # its writer thread repeats an error that was reported already
-                self._board.close()
 
     def played(self, played: PlayedStep, epsilon: float) -> None:
         """Count one env step and log the games that finished in it."""
@@ -132,7 +131,7 @@ class Run:
         for episode in played.episodes:
             self.stop.add(episode.score)
             self.frames += episode.frames
-            mean = self.stop.mean_score
+            mean = self.stop.mean_score or 0.0
             line = {
                 "episode": self.stop.episodes,
                 "score": episode.score,
@@ -233,6 +232,7 @@ class Run:
             ):
                 if value is not None:
                     self._board.add_scalar(name, value, self.env_steps)
+            self._board.flush()
 
     def _show(self, now: float) -> None:
         if self._live is not None:
@@ -308,10 +308,10 @@ class Run:
         """Write the weights and the summary; return the summary."""
         summary = self.summary()
         with self._saving():
+            _write_json(self.folder / "summary.json", summary)
             if self.weights is not None:
                 tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.weights.items()}
                 safetensors.torch.save_file(tensors, self.folder / "weights.safetensors")
-            _write_json(self.folder / "summary.json", summary)
         return summary
 
     def summary(self) -> dict[str, Any]:
@@ -347,11 +347,35 @@ class Run:
         """Turn an error of the file system into one sentence."""
         try:
             yield
-        except OSError as error:
+        except (OSError, safetensors.SafetensorError) as error:
+            why = (isinstance(error, OSError) and error.strerror) or str(error)
             raise RunError(
-                f"Cannot write to {self.folder}: {error.strerror or error}; the run has ended after "
-                f"{self.env_steps} env steps."
+                f"Cannot write to {self.folder}: {why}; the run has ended after {self.env_steps} env steps."
             ) from error
+
+
+_events: Any = event_pb2  # generated modules, without types
+_summaries: Any = summary_pb2
+
+
+class _Board:
+    """TensorBoard scalars, written in place: no thread beside the loop, and a full disk is an error here and now."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file = (folder / f"events.out.tfevents.{int(time.time())}.fastdqn").open("wb")
+        self._writer = RecordWriter(self.file)
+        self._write(_events.Event(wall_time=time.time(), file_version="brain.Event:2"))
+        self.file.flush()
+
+    def add_scalar(self, tag: str, value: float, env_steps: int) -> None:
+        summary = _summaries.Summary(value=[_summaries.Summary.Value(tag=tag, simple_value=value)])
+        self._write(_events.Event(wall_time=time.time(), step=env_steps, summary=summary))
+
+    def flush(self) -> None:
+        self.file.flush()
+
+    def _write(self, event: Any) -> None:
+        self._writer.write(event.SerializeToString())
 
 
 def environment(device: torch.device) -> dict[str, Any]:
@@ -367,7 +391,7 @@ def environment(device: torch.device) -> dict[str, Any]:
         "packages": packages,
         "system": platform.platform(terse=True),
         "cpu": cpu_name(),
-        "cores": os.cpu_count(),
+        "cores": startup.cores(),
         "threads": torch.get_num_threads(),
         "memory_bytes": psutil.virtual_memory().total,
         "gpu": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
@@ -442,4 +466,6 @@ def _write_line(file: TextIO, value: dict[str, Any]) -> None:
 
 
 def _clock(seconds: float) -> str:
-    return str(timedelta(seconds=round(seconds)))
+    """Return h:mm:ss."""
+    minutes, second = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{second:02}"

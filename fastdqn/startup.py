@@ -20,6 +20,7 @@ import sys
 import threading
 import time
 from collections.abc import Generator
+from pathlib import Path
 from types import FrameType
 
 import psutil
@@ -30,14 +31,14 @@ _received = 0
 _first = 0
 
 
-def process_start() -> float:
-    """Return when this process began, in seconds since the epoch (the clock of `time.time`)."""
-    return psutil.Process().create_time()
-
-
 def elapsed() -> float:
-    """Return the seconds since this process began, imports included."""
-    return time.time() - _PROCESS_START
+    """Return the seconds since this process began, imports included; a monotonic clock."""
+    return time.monotonic() - _began
+
+
+def cores() -> int:
+    """Return how many CPU cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def stop_signal() -> int:
@@ -75,10 +76,9 @@ def signals_held() -> Generator[None]:
 
 
 def kill_children() -> None:
-    """Kill every child process of this one, without waiting for any."""
-    for child in psutil.Process().children(recursive=True):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            child.kill()
+    """Kill the processes that multiprocessing started, but for its resource tracker, which then cleans up."""
+    for child in multiprocessing.active_children():
+        child.kill()
 
 
 def _on_signal(number: int, _frame: FrameType | None) -> None:
@@ -93,16 +93,28 @@ def _on_signal(number: int, _frame: FrameType | None) -> None:
 
 
 def install() -> None:
-    """Take over SIGINT and SIGTERM in a main process; make a child process deaf to SIGINT."""
+    """Take over SIGINT and SIGTERM in a main process; make a child process deaf to both.
+
+    A spawned child imports the script, and so calls this, before multiprocessing lets it know its parent.
+    """
     if threading.current_thread() is not threading.main_thread():
         return
-    if multiprocessing.parent_process() is not None:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        return
-    signal.signal(signal.SIGINT, _on_signal)
-    signal.signal(signal.SIGTERM, _on_signal)
+    spawning = getattr(multiprocessing.current_process(), "_inheriting", False)
+    is_child = spawning or multiprocessing.parent_process() is not None
+    handler = signal.SIG_IGN if is_child else _on_signal
+    signal.signal(signal.SIGINT, handler)
+    signal.signal(signal.SIGTERM, handler)
 
 
-_PROCESS_START = process_start()
+def _age() -> float:
+    """Return how long ago this process began, in seconds."""
+    with contextlib.suppress(OSError, AttributeError, ValueError, IndexError):  # Linux, to a hundredth of a second
+        after_name = Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        ticks = float(after_name[19])  # field 22, starttime
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    return time.time() - psutil.Process().create_time()
+
+
+_began = time.monotonic() - _age()
 if "pytest" not in sys.modules:  # in the tests pytest keeps its own handlers
     install()

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.scripts import Started, only_run, started, summary
+from tests.scripts import ROOT, Started, command, only_run, started, summary
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="needs POSIX signals")
 
-LONG = ("--game", "tests.toys:Counter", "--max-env-steps", "None", "--batch-size", "8", "--stop-score", "None")
+LONG = (
+    *("--game", "tests.toys:Counter", "--max-env-steps", "None", "--batch-size", "8", "--stop-score", "None"),
+    *("--replay-size", "100000"),
+)
 PRIMING = (*LONG, "--replay-initial", "90000")
 TRAINING = (*LONG, "--replay-initial", "50")
 STAGES = ("imports", "spawning", "priming", "training")
@@ -47,6 +54,29 @@ def test_ctrl_c(tmp_path: Path, stage: str, presses: int) -> None:
         assert "not solved (interrupted) after" in out
 
 
+def test_a_second_ctrl_c_leaves_at_once(tmp_path: Path) -> None:
+    """A player that hangs takes the clean way out some seconds; the second press does not wait for it."""
+    words = ("--game", "tests.toys:Faulty", *TRAINING[2:])
+    semaphores = shared_memory()
+    with started("03_parallel", tmp_path, *words, env={"TOY_FAULT": "hang"}) as run:
+        run.wait_until(lambda: run.updates() > 0)
+        time.sleep(1.0)
+        run.ctrl_c()
+        time.sleep(0.5)
+        assert run.process.poll() is None  # it waits for the player
+        begin = time.monotonic()
+        run.ctrl_c()
+        code, _, err = run.finish()
+    assert time.monotonic() - begin < 2.0
+    assert code == 130
+    assert "Interrupted." in err
+    assert shared_memory() <= semaphores
+
+
+def shared_memory() -> set[Path]:
+    return set(Path("/dev/shm").glob("*mp-*")) if Path("/dev/shm").exists() else set()
+
+
 @pytest.mark.parametrize("script", ["01_baseline", "02_play_steps"])
 def test_ctrl_c_in_one_process(tmp_path: Path, script: str) -> None:
     with started(script, tmp_path, *TRAINING) as run:
@@ -59,10 +89,15 @@ def test_ctrl_c_in_one_process(tmp_path: Path, script: str) -> None:
     assert (only_run(tmp_path) / "weights.safetensors").exists()
 
 
-def test_sigterm_stops_the_run_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize("whole_group", [False, True])
+def test_sigterm_stops_the_run_too(tmp_path: Path, whole_group: bool) -> None:
+    """From `kill`, or to every process of the group, as `timeout` and service managers send it."""
     with started("03_parallel", tmp_path, *TRAINING) as run:
         reach("training", run)
-        run.process.terminate()
+        if whole_group:
+            os.killpg(run.process.pid, signal.SIGTERM)
+        else:
+            run.process.terminate()
         code, out, _ = run.finish()
     assert code == 128 + signal.SIGTERM
     assert "not solved (interrupted)" in out
@@ -87,6 +122,37 @@ def test_kill_9_of_the_trainer(tmp_path: Path, stage: str) -> None:
         run.process.kill()
         code, _, _ = run.finish()  # the player, its queue's threads and the resource tracker are gone too
     assert code == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("limit", [2_000, 40_000, 3_000_000])
+def test_a_disk_that_fills_up_is_one_sentence(tmp_path: Path, limit: int) -> None:
+    """A limit on the size of files stands for the disk: config, logs or weights are the first to fail."""
+
+    def set_limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    words = [*TRAINING[:-2], "--replay-initial", "300", "--train-seconds", "2", "--batch-size", "2"]
+    done = subprocess.run(
+        [sys.executable, "-c", RECORD_EAGERLY, *command("02_play_steps", tmp_path, *words)[1:]],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=ROOT,
+        preexec_fn=set_limit,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: Cannot write to ")
+    assert done.stderr.count("\n") == 1
+
+
+RECORD_EAGERLY = """
+import runpy, sys
+import fastdqn.run
+fastdqn.run.RECORD_SECONDS = 0.0  # records come fast, so that the log outgrows the limit
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
 
 
 def test_an_exception_in_the_player_shows_its_traceback(tmp_path: Path) -> None:

@@ -53,6 +53,14 @@ def test_a_hopeless_name_still_gets_a_sentence(name: str) -> None:
         games.rom_of(name)
 
 
+def test_a_game_that_would_end_the_process_is_refused() -> None:
+    """The emulator has no rules for these and calls exit() when it is asked to load them."""
+    for name in ("combat", "joust", "maze_craze", "Warlords"):
+        with pytest.raises(UserError, match="no Atari game"):
+            games.rom_of(name)
+    assert len(games.rom_names()) >= 100
+
+
 def test_our_gymnasium_ids_exist() -> None:
     gymnasium.register_envs(ale_py)
     known = {name for name in gymnasium.registry if name.endswith("NoFrameskip-v4")}

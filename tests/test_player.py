@@ -14,7 +14,7 @@ import psutil
 import pytest
 import torch
 
-from fastdqn.acting import make_player
+from fastdqn.acting import epsilon_at, make_player
 from fastdqn.config import DQNOptions, ParallelOptions, Protocol, RunOptions
 from fastdqn.envs.classic import LazyFrames
 from fastdqn.envs.make import make_env
@@ -119,6 +119,15 @@ def test_each_env_step_arrives_once_and_in_order(game: str, wrappers: Any) -> No
     assert [m.reason for m in got] == [None] * 399 + ["max-env-steps"]
 
 
+def test_the_player_keeps_epsilon_by_env_steps() -> None:
+    opts = options(epsilon_final=0.25, epsilon_decay=40)
+    with PlayerProcess(opts, "classic", weights(), FOREVER) as player:
+        got = [message.epsilon for message in player.take(60)]
+    assert got == [epsilon_at(env_step, opts.dqn) for env_step in range(1, 61)]
+    assert got[:2] == [1 - 1 / 40, 1 - 2 / 40]
+    assert got[-1] == 0.25
+
+
 @pytest.mark.parametrize("slow", ["player", "trainer"])
 def test_queue_never_holds_more_than_2n_and_take_gives_exactly_n(slow: str) -> None:
     opts = options("tests.toys:SlowCounter" if slow == "player" else "tests.toys:Counter", steps=3)
@@ -213,13 +222,19 @@ def test_an_exception_in_the_player_is_raised_here_with_its_traceback() -> None:
 
 
 def test_steps_played_before_the_failure_are_not_lost() -> None:
+    opts = options("tests.toys:Faulty", steps=1)
+    env = make_env(opts.run.game, opts.protocol, "classic")
+    here = make_player(env, lambda obs: torch.zeros(1, 4), CPU, opts)
+    played = 0
+    with pytest.raises(RuntimeError, match="as it was told to"):
+        while True:
+            here.step(1.0)
+            played += 1
     got = 0
-    with PlayerProcess(options("tests.toys:Faulty", steps=1), "classic", weights(), FOREVER) as player:
-        time.sleep(0.5)
-        with pytest.raises(RunError):
-            while True:
-                got += len(player.take(1))
-    assert got > 60  # 300 frames, 4 a step
+    with PlayerProcess(opts, "classic", weights(), FOREVER) as player, pytest.raises(RunError):
+        while True:
+            got += len(player.take(1))
+    assert got == played > 50
 
 
 def test_a_killed_player_is_noticed() -> None:

@@ -11,7 +11,7 @@ import torch
 
 from fastdqn.config import FRAME_BYTES, Options, Protocol
 from fastdqn.envs.classic import LazyFrames
-from fastdqn.envs.make import make_env
+from fastdqn.envs.make import Wrappers, make_env
 from fastdqn.errors import UserError
 from fastdqn.replay.nstep import NStep
 from fastdqn.replay.transitions import (
@@ -106,9 +106,10 @@ def test_async_batches_equal_plain_ones_on_cuda() -> None:
             assert torch.equal(fast, plain)
 
 
-def test_a_frame_is_in_memory_once() -> None:
+@pytest.mark.parametrize("wrappers", ["classic", "opencv"])
+def test_a_frame_is_in_memory_once(wrappers: Wrappers) -> None:
     """Played for real: the memory of stored transitions is one frame each, within the stated overhead."""
-    env = make_env("pong", Protocol(), "opencv")
+    env = make_env("pong", Protocol(), wrappers)
     obs, _ = env.reset(seed=0)
     replay = TransitionList(3000, np.random.default_rng(0))
     rng = np.random.default_rng(0)

@@ -220,5 +220,12 @@ class SignReward(gymnasium.Wrapper[Any, Any, Any, Any]):
         return obs, float(np.sign(float(reward))), terminated, truncated, info
 
 
+def waits_for_fire(env: FrameEnv) -> bool:
+    """Tell whether FireReset fits the game: its action 1 is FIRE, and there is an action 2."""
+    bare: Any = env.unwrapped
+    meanings: list[str] = bare.get_action_meanings()
+    return len(meanings) > 2 and meanings[1] == "FIRE"
+
+
 def _lives(info: Info) -> int:
     return int(info.get("lives", 0))

@@ -5,7 +5,10 @@ from __future__ import annotations
 import difflib
 import functools
 import re
+from pathlib import Path
+from typing import Any
 
+import ale_py
 from ale_py import roms
 
 from fastdqn.config import PRESETS
@@ -17,8 +20,14 @@ _SUFFIX = re.compile(r"(-ram)?(deterministic|noframeskip)?(-v\d+)?$", re.IGNOREC
 
 @functools.cache
 def rom_names() -> tuple[str, ...]:
-    """Return the names of all single-screen Atari games that ale_py ships, as it spells them."""
-    return tuple(sorted(roms.get_all_rom_ids()))
+    """Return the names of all Atari games that ale_py ships and its emulator plays, as it spells them.
+
+    A few of the files that it ships (combat, joust, ...) have no rules for one player: asked to load one, the
+    emulator would end the process.
+    """
+    emulator: Any = ale_py
+    names: list[str] = sorted(roms.get_all_rom_ids())
+    return tuple(name for name in names if emulator.ALEInterface.isSupportedROM(Path(str(roms.get_rom_path(name)))))
 
 
 def is_custom(name: str) -> bool:

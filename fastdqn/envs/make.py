@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -65,29 +64,34 @@ def spaces_of(env: PlayEnv) -> tuple[tuple[int, int, int], int]:
 
 def describe(game: str, protocol: Protocol, wrappers: Wrappers) -> str:
     """Return one line that says how the game is presented."""
-    name = game if games.is_custom(game) else games.gymnasium_id(games.rom_of(game))
+    custom = games.is_custom(game)
+    name = game if custom else games.gymnasium_id(games.rom_of(game))
     parts = [
         f"{wrappers} wrappers",
         f"frame skip {protocol.frame_skip}",
         f"no-ops {'1-' + str(protocol.noop_max) if protocol.noop_max else 'none'}",
         f"stack {protocol.frame_stack}",
-        f"sticky actions {protocol.sticky_actions:g}",
         f"lost life ends an episode: {_yes(protocol.episodic_life)}",
         f"rewards clipped to their sign: {_yes(protocol.clip_rewards)}",
-        f"all 18 actions: {_yes(protocol.full_action_set)}",
-        f"at most {protocol.max_frames} frames a game",
+        f"FIRE after a reset: {_yes(protocol.fire_reset)}",
     ]
+    if not custom:  # an environment of the user's own settles these itself
+        parts += [
+            f"sticky actions {protocol.sticky_actions:g}",
+            f"all 18 actions: {_yes(protocol.full_action_set)}",
+            f"at most {protocol.max_frames} frames a game",
+        ]
     return f"{name}: " + ", ".join(parts)
 
 
 def _classic(env: classic.FrameEnv, protocol: Protocol) -> PlayEnv:
-    meanings: list[str] = env.unwrapped.get_action_meanings()  # type: ignore[attr-defined]
+    fire = protocol.fire_reset and classic.waits_for_fire(env)
     env = classic.ScoreKeeper(env)
     if protocol.episodic_life:
         env = classic.EpisodicLife(env)
     env = classic.NoopReset(env, protocol.noop_max)
     env = classic.MaxAndSkip(env, protocol.frame_skip)
-    if protocol.fire_reset and "FIRE" in meanings:
+    if fire:
         env = classic.FireReset(env)
     env = classic.ProcessFrame84(env)
     env = classic.ChannelFirst(env)
@@ -103,9 +107,11 @@ def _custom_env(path: str) -> classic.FrameEnv:
     if here not in sys.path:
         sys.path.append(here)
     try:
-        factory: Callable[[], classic.FrameEnv] = getattr(importlib.import_module(module_name), attribute)
+        factory: Any = getattr(importlib.import_module(module_name), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise UserError(f"The environment {path!r} cannot be loaded: {error}.") from error
+    if not callable(factory):
+        raise UserError(f"The environment {path!r} cannot be loaded: {attribute} is not a function or class.")
     env: Any = factory()
     fits = isinstance(env, gymnasium.Env) and hasattr(cast(Any, env.unwrapped), "get_action_meanings")
     if not fits:

@@ -22,7 +22,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from fastdqn import config
-from fastdqn.envs.classic import FrameEnv, Info, LazyFrames
+from fastdqn.envs.classic import FrameEnv, Info, LazyFrames, waits_for_fire
 from fastdqn.errors import UserError
 from fastdqn.types import EpisodeEnd, Frame
 
@@ -73,8 +73,7 @@ class OpenCVAtari(gymnasium.Env[Any, Any]):
         self._actions = list(
             emulator.getLegalActionSet() if protocol.full_action_set else emulator.getMinimalActionSet()
         )
-        meanings: list[str] = env.unwrapped.get_action_meanings()  # type: ignore[attr-defined]
-        self._fire = protocol.fire_reset and "FIRE" in meanings
+        self._fire = protocol.fire_reset and waits_for_fire(env)
         self.action_space = Discrete(len(self._actions))
         self.observation_space = Box(0, 255, (protocol.frame_stack, SIZE, SIZE), np.uint8)
         shape = env.observation_space.shape or (210, 160, 3)
@@ -85,7 +84,7 @@ class OpenCVAtari(gymnasium.Env[Any, Any]):
         self._frames: deque[Frame] = deque(maxlen=protocol.frame_stack)
         self._lives = 0
         self._game_over = True
-        self._truncated = False
+        self._done = self._terminated = self._truncated = False
         self._score = 0.0
         self._game_frames = 0
         self._finished: list[EpisodeEnd] = []
@@ -112,9 +111,7 @@ class OpenCVAtari(gymnasium.Env[Any, Any]):
         if self.protocol.clip_rewards:
             reward = float((reward > 0) - (reward < 0))
         self._frames.append(self._frame())
-        truncated = self._truncated
-        terminated = self._done and not truncated
-        return LazyFrames(tuple(self._frames)), reward, terminated, truncated, {"lives": self._lives}
+        return LazyFrames(tuple(self._frames)), reward, self._terminated, self._truncated, {"lives": self._lives}
 
     def pop_finished(self) -> tuple[EpisodeEnd, ...]:
         """Return the games that have finished since the last call."""
@@ -132,13 +129,16 @@ class OpenCVAtari(gymnasium.Env[Any, Any]):
         self._score += reward
         self._game_frames += 1
         lives = self.ale.lives()
-        self._done = self.protocol.episodic_life and 0 < lives < self._lives
+        self._terminated = self.protocol.episodic_life and 0 < lives < self._lives
         self._lives = lives
         if self.ale.game_over():  # terminated or truncated
-            self._done = self._game_over = True
-            self._truncated = self.ale.game_truncated() and not self.ale.game_over(with_truncation=False)
-            self._finished.append(EpisodeEnd(self._score, self._game_frames, self._truncated))
+            self._game_over = True
+            over = self.ale.game_over(with_truncation=False)
+            self._terminated = self._terminated or over
+            self._truncated = self.ale.game_truncated()
+            self._finished.append(EpisodeEnd(self._score, self._game_frames, self._truncated and not over))
             self._score, self._game_frames = 0.0, 0
+        self._done = self._terminated or self._truncated
         return reward
 
     def _skip(self, action: int) -> float:
@@ -188,7 +188,7 @@ class OpenCVAtari(gymnasium.Env[Any, Any]):
             if self._game_over:
                 self._new_game(None)
         self._lives = self.ale.lives()
-        self._done = self._truncated = self._game_over = False
+        self._done = self._terminated = self._truncated = self._game_over = False
 
     def _new_game(self, seed: int | None) -> None:
         self.env.reset(seed=seed)

@@ -42,7 +42,7 @@ from fastdqn.types import PlayedStep
 POLL_SECONDS = 0.2
 """How long the trainer waits for a message before it looks for signals and a dead player."""
 LEAVE_SECONDS = 4.0
-"""How long a player has to leave after it was asked to, before it is terminated."""
+"""How long a player has to leave after it was asked to, before it is killed."""
 
 
 class Message(NamedTuple):
@@ -98,12 +98,13 @@ class PlayerProcess:
         context = torch.multiprocessing.get_context("spawn")
         self._timeout = options.player_timeout
         self._queue: Any = context.Queue(maxsize=2 * options.steps)
-        self._stop = context.Event()
-        self._failure, child_end = context.Pipe(duplex=False)
+        # A pipe, not an Event: an Event's lock would stay locked for ever if the player were killed while holding it.
+        control, child_end = context.Pipe()
+        self._control: Connection = control
         self._child_end: Connection = child_end
         self._process = context.Process(
             target=_play,
-            args=(options, wrappers, weights.network, limits, self._queue, self._stop, child_end),
+            args=(options, wrappers, weights.network, limits, self._queue, child_end),
             name="fastdqn-player",
             daemon=True,
         )
@@ -129,19 +130,17 @@ class PlayerProcess:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stop.set()
+        with contextlib.suppress(OSError):
+            self._control.send("stop")
         deadline = time.monotonic() + LEAVE_SECONDS
         while self._process.is_alive() and time.monotonic() < deadline:
             self._drain()
             self._process.join(0.02)
         if self._process.is_alive():
-            self._process.terminate()
-            self._process.join(1.0)
-        if self._process.is_alive():
             self._process.kill()
             self._process.join(1.0)
         self._queue.close()
-        self._failure.close()
+        self._control.close()
 
     def take(self, count: int) -> list[Message]:
         """Return the next `count` env steps in the order in which they were played.
@@ -168,7 +167,8 @@ class PlayerProcess:
                     ) from None
                 continue
             except (EOFError, OSError):
-                self._process.join(1.0)
+                if startup.stop_signal():
+                    break
                 raise self._failed() from None
             waiting_since = time.monotonic()
             messages.append(Message(self._decoder.decode(wire.step), wire.epsilon, wire.reason))
@@ -191,8 +191,8 @@ class PlayerProcess:
         self._process.join(1.0)
         trace = ""
         with contextlib.suppress(EOFError, OSError):
-            if self._failure.poll():
-                trace = self._failure.recv()
+            if self._control.poll():
+                trace = self._control.recv()
         code = self._process.exitcode
         if trace:
             return RunError(f"{trace.rstrip()}\nThe player process failed; its traceback is above.")
@@ -206,15 +206,17 @@ def _play(
     network: nn.Module,
     limits: Limits,
     messages: Any,
-    stop: Any,
-    failure: Connection,
+    control: Connection,
 ) -> None:
     """What the player process runs."""
+    startup.install()
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     try:
         torch.set_num_threads(1)
         cv2.setNumThreads(0)
         device = next(network.parameters()).device
+        if device.type == "cuda":
+            torch.cuda.set_device(device)
         player = make_player(make_env(options.run.game, options.protocol, wrappers), network, device, options)
         encoder = FrameEncoder(window_for(options.protocol.frame_stack, options.dqn.n_step))
         stop_test = StopTest(limits)
@@ -224,7 +226,7 @@ def _play(
             for episode in played.episodes:
                 stop_test.add(episode.score)
             reason = stop_test.reason(env_step)
-            if stop.is_set():
+            if control.poll():  # asked to stop
                 break
             messages.put(_Wire(encoder.encode(played), epsilon, reason))
             if reason is not None:
@@ -233,8 +235,9 @@ def _play(
         messages.join_thread()
     except BaseException:
         with contextlib.suppress(OSError):
-            failure.send(traceback.format_exc())
-        messages.cancel_join_thread()
+            control.send(traceback.format_exc())
+        messages.close()
+        messages.join_thread()  # what was played before is not lost
         os._exit(1)
 
 

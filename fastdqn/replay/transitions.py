@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,7 +10,7 @@ import torch
 
 from fastdqn.config import FRAME_BYTES
 from fastdqn.errors import UserError
-from fastdqn.types import Batch, Transition
+from fastdqn.types import Batch, Frame, Observation, Transition
 
 TRANSITION_OVERHEAD_BYTES = 600
 """Python objects of one stored transition beside its one new frame; the replay's test measures it."""
@@ -62,6 +61,11 @@ class TransitionList:
 def replay_bytes(capacity: int) -> int:
     """Return how much memory `capacity` transitions will need, each frame stored once."""
     return capacity * (FRAME_BYTES + TRANSITION_OVERHEAD_BYTES)
+
+
+def describe_replay(capacity: int) -> str:
+    """Return one line that says how much memory the replay will need."""
+    return f"replay: {capacity:,} transitions, up to {replay_bytes(capacity) / 1e9:.2f} GB of memory"
 
 
 def check_memory(capacity: int, available_bytes: int | None = None) -> int:
@@ -128,11 +132,20 @@ def fill(batch: Batch, transitions: Sequence[Transition]) -> None:
     """Write transitions into the CPU tensors of `batch`."""
     obs, next_obs = batch.obs.numpy(), batch.next_obs.numpy()
     for row, transition in enumerate(transitions):
-        obs[row] = transition.obs
-        next_obs[row] = transition.next_obs
+        _write(transition.obs, obs[row])
+        _write(transition.next_obs, next_obs[row])
     batch.action.numpy()[:] = [t.action for t in transitions]
     batch.reward.numpy()[:] = [t.reward for t in transitions]
     batch.discount.numpy()[:] = [t.discount for t in transitions]
+
+
+def _write(obs: Observation, out: Frame) -> None:
+    """Write one observation; a stack's frames go straight to their place, without being put together first."""
+    frames: tuple[Frame, ...] | None = getattr(obs, "frames", None)
+    if frames is None:
+        out[...] = obs
+    else:
+        np.concatenate(frames, axis=0, out=out)
 
 
 def _pinned_batch(batch_size: int, obs_shape: tuple[int, int, int], pin: bool) -> Batch:
@@ -146,10 +159,3 @@ def _pinned_batch(batch_size: int, obs_shape: tuple[int, int, int], pin: bool) -
         empty(batch_size, dtype=torch.float32),
         empty(batch_size, *obs_shape, dtype=torch.uint8),
     )
-
-
-def object_bytes(transition: Transition) -> int:
-    """Return the bytes of a transition's Python objects, without the pixels of its frames."""
-    stack = getattr(transition.next_obs, "frames", ())
-    frame_objects = sys.getsizeof(stack[-1]) if stack else 0
-    return sys.getsizeof(transition) + sys.getsizeof(transition.next_obs) + sys.getsizeof(stack) + frame_objects

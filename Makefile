@@ -1,0 +1,35 @@
+# Every target sets up what it needs: a virtual environment with the tested versions.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+BEST := experiments/05_opencv_wrappers.py
+ARGS ?=
+
+.PHONY: pong test check bench format clean
+
+pong: $(VENV)/ready ## train Pong with the fastest script, on the GPU if there is one
+	$(BIN)/python $(BEST) --device auto $(ARGS)
+
+test: $(VENV)/ready ## all tests, slow learning tests included
+	$(BIN)/python -m pytest $(ARGS)
+
+check: $(VENV)/ready ## lint, format, types, import direction
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/pyright
+	$(BIN)/lint-imports
+
+bench: $(VENV)/ready ## time the ladder on this machine
+	$(BIN)/python bench/fps.py $(ARGS)
+
+format: $(VENV)/ready
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+$(VENV)/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info
