@@ -59,7 +59,7 @@ def test_a_second_ctrl_c_leaves_at_once(tmp_path: Path) -> None:
     words = ("--game", "tests.toys:Faulty", *TRAINING[2:])
     semaphores = shared_memory()
     with started("03_parallel", tmp_path, *words, env={"TOY_FAULT": "hang"}) as run:
-        run.wait_until(lambda: run.updates() > 0)
+        run.wait_until(lambda: run.env_steps() > 0)
         time.sleep(1.0)
         run.ctrl_c()
         time.sleep(0.5)
