@@ -11,6 +11,7 @@ The table goes to the terminal; JSON lines and a plot go to --out.
     python bench/fps.py --only 01,05 --repeats 5
     python bench/fps.py --sweep steps=1..6           02 with N = 1 to 6, as in the 2017 post
     python bench/fps.py --only 05 --sweep batch-size=8,16,32
+    python bench/fps.py --only 02,03 -- --threads 1  options after -- go to the scripts
 """
 
 import fastdqn.startup  # noqa: F401 - first: Ctrl-C during the imports below
@@ -18,7 +19,6 @@ import fastdqn.startup  # noqa: F401 - first: Ctrl-C during the imports below
 import dataclasses
 import json
 import re
-import shlex
 import statistics
 import subprocess
 import sys
@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import tyro
 from rich.console import Console
 from rich.table import Table
 
@@ -77,8 +78,8 @@ class BenchOptions:
     """Transitions that fill the replay first; fewer than a real run's, their number does not change the speed."""
     sweep: str = ""
     """Option and values to time one script with: steps=1..6, batch-size=16,32,64; by default 02."""
-    extra: str = ""
-    """More options for every script, as one string: "--threads 1"."""
+    extra: tyro.conf.Suppress[tuple[str, ...]] = ()
+    """Options for every script: what stands after -- on the command line."""
     out: Path = ROOT / "bench" / "results"
     """Folder for the JSON lines and the plot."""
 
@@ -108,7 +109,7 @@ def chosen(only: str) -> list[Rung]:
 def sweep_values(sweep: str) -> tuple[str, list[str]]:
     """Return the option and the values of `steps=1..6` or `batch-size=16,32`."""
     match = re.fullmatch(
-        r"([a-z][a-z0-9-]*)=(?:(\d+)\.\.(\d+)|([^,\s]+(?:,[^,\s]+)*))", sweep.strip().replace("_", "-")
+        r"([a-z][a-z0-9-]*)=(?:(\d+)\.\.(\d+)|((?!\S*\.\.)[^,\s]+(?:,[^,\s]+)*))", sweep.strip().replace("_", "-")
     )
     if match is None:
         raise UserError(f"--sweep {sweep!r} is not of the form option=1..6 or option=16,32,64.")
@@ -141,7 +142,7 @@ def time_script(row: Row, options: BenchOptions, device: str) -> dict[str, Any]:
         command += ["--game", options.game, "--device", device, "--runs-dir", folder, "--epsilon-decay", "0"]
         command += ["--replay-initial", str(options.replay_initial), "--max-env-steps", "None", "--stop-score", "None"]
         command += ["--train-seconds", str(options.warmup + options.seconds)]
-        command += [*shlex.split(options.extra), *row.extra]
+        command += [*options.extra, *row.extra]
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
         if done.returncode != 0:
             raise RunError(f"{row.label} failed with exit code {done.returncode}:\n{done.stderr.strip()}")
@@ -328,8 +329,10 @@ def bench(options: BenchOptions) -> int:
 
 def main() -> int:
     try:
-        options = parsed(BenchOptions, sys.argv[1:], BenchOptions(), __doc__ or "")
-        return bench(options)
+        words = sys.argv[1:]
+        end = words.index("--") if "--" in words else len(words)
+        options = parsed(BenchOptions, words[:end], BenchOptions(), __doc__ or "")
+        return bench(dataclasses.replace(options, extra=tuple(words[end + 1 :])))
     except (UserError, RunError) as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code

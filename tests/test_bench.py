@@ -82,7 +82,7 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_real_run_of_two_scripts(tmp_path: Path) -> None:
     words = ("--only", "01,05", "--seconds", "4", "--warmup", "1", "--repeats", "1", "--replay-initial", "100")
-    done = run(tmp_path, *words, "--extra", "--batch-size 8")
+    done = run(tmp_path, *words, "--", "--batch-size", "8")
     assert done.returncode == 0, done.stderr
     for text in ("01_baseline", "05_opencv_wrappers", "of env-only", "ceiling:", "machine:", "samples/step"):
         assert text in done.stdout
@@ -105,7 +105,7 @@ def test_a_real_run_of_two_scripts(tmp_path: Path) -> None:
 
 
 def test_a_script_that_fails_fails_the_bench(tmp_path: Path) -> None:
-    words = ("--only", "01", "--seconds", "2", "--warmup", "0", "--repeats", "1", "--extra", "--learning-rate 0")
+    words = ("--only", "01", "--seconds", "2", "--warmup", "0", "--repeats", "1", "--", "--learning-rate", "0")
     done = run(tmp_path, *words)
     assert done.returncode == 1
     assert "--learning-rate must be more than 0" in done.stderr

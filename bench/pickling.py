@@ -1,0 +1,101 @@
+"""What an env step costs to send from the player to the trainer, and what 100,000 of them take in memory.
+
+Plays Pong with random actions and sends each env step through pickle, as a multiprocessing queue does: as it is, and as
+fastdqn/parallel/wire.py sends it. `python bench/pickling.py` prints the table that LOG.md cites.
+"""
+
+import fastdqn.startup  # noqa: F401 - first: Ctrl-C during the imports below
+
+import dataclasses
+import gc
+import pickle
+import sys
+import time
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tyro
+
+from fastdqn.config import Protocol
+from fastdqn.envs.make import Wrappers, make_env
+from fastdqn.parallel.wire import FrameDecoder, FrameEncoder, window_for
+from fastdqn.types import PlayedStep, Transition
+
+
+@dataclasses.dataclass(frozen=True)
+class PicklingOptions:
+    env_steps: int = 10_000
+    """Env steps to play and send."""
+    wrappers: Wrappers = "classic"
+    """Wrappers to play with."""
+
+
+def play(options: PicklingOptions) -> list[PlayedStep]:
+    env = make_env("pong", Protocol(), options.wrappers)
+    rng = np.random.default_rng(0)
+    obs, _ = env.reset(seed=0)
+    steps: list[PlayedStep] = []
+    for _ in range(options.env_steps):
+        action = int(rng.integers(6))
+        next_obs, reward, terminated, truncated, _ = env.step(action)
+        steps.append(PlayedStep((Transition(obs, action, float(reward), 0.99, next_obs),), ()))
+        obs = env.reset()[0] if terminated or truncated else next_obs
+    return steps
+
+
+def send(steps: list[PlayedStep], encode: Callable[[Any], Any], decode: Callable[[Any], Any]) -> tuple[float, ...]:
+    """Return bytes, sender's us, receiver's us and the receiver's memory in bytes, each for one env step."""
+    gc.collect()
+    size, sending, receiving = 0, 0.0, 0.0
+    for step in steps[:2000]:  # times, without the memory tracer
+        begin = time.perf_counter()
+        message = pickle.dumps(encode(step))
+        middle = time.perf_counter()
+        decode(pickle.loads(message))
+        receiving += time.perf_counter() - middle
+        sending += middle - begin
+    tracemalloc.start()
+    kept: list[Any] = []
+    for step in steps[2000:]:
+        message = pickle.dumps(encode(step))
+        size += len(message)
+        kept.append(decode(pickle.loads(message)))
+        del message
+    memory = tracemalloc.get_traced_memory()[0] / len(kept)
+    tracemalloc.stop()
+    return size / len(kept), 1e6 * sending / 2000, 1e6 * receiving / 2000, memory
+
+
+def _as_it_is(step: PlayedStep) -> PlayedStep:
+    return step
+
+
+def main() -> int:
+    options = tyro.cli(PicklingOptions, description=__doc__)
+    if options.env_steps < 4000:
+        print("error: --env-steps must be at least 4000.", file=sys.stderr)
+        return 2
+    tracemalloc.start()
+    steps = play(options)
+    played = tracemalloc.get_traced_memory()[0] / len(steps)
+    tracemalloc.stop()
+    window = window_for(4, 1)
+    print(f"{options.wrappers} wrappers, {options.env_steps} env steps; for each env step:")
+    print(f"in one process: {played:,.0f} bytes of memory, {played / 1e4:.2f} GB for 100,000")
+    ways: list[tuple[str, Callable[[Any], Any], Callable[[Any], Any]]] = [
+        ("pickled as it is", _as_it_is, _as_it_is),
+        ("frames once", FrameEncoder(window).encode, FrameDecoder(window).decode),
+    ]
+    for name, encode, decode in ways:
+        size, sending, receiving, memory = send(steps, encode, decode)
+        print(
+            f"{name}: {size:,.0f} bytes sent, {sending:.0f} us to send, {receiving:.0f} us to receive, "
+            f"{memory:,.0f} bytes of memory, {memory / 1e4:.2f} GB for 100,000"
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
