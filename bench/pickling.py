@@ -11,11 +11,11 @@ import gc
 import pickle
 import sys
 import time
-import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import psutil
 import tyro
 
 from fastdqn.config import Protocol
@@ -49,22 +49,22 @@ def send(steps: list[PlayedStep], encode: Callable[[Any], Any], decode: Callable
     """Return bytes, sender's us, receiver's us and the receiver's memory in bytes, each for one env step."""
     gc.collect()
     size, sending, receiving = 0, 0.0, 0.0
-    for step in steps[:2000]:  # times, without the memory tracer
+    for step in steps[:2000]:
         begin = time.perf_counter()
         message = pickle.dumps(encode(step))
         middle = time.perf_counter()
         decode(pickle.loads(message))
         receiving += time.perf_counter() - middle
         sending += middle - begin
-    tracemalloc.start()
+    process = psutil.Process()
+    before = process.memory_info().rss
     kept: list[Any] = []
     for step in steps[2000:]:
         message = pickle.dumps(encode(step))
         size += len(message)
         kept.append(decode(pickle.loads(message)))
         del message
-    memory = tracemalloc.get_traced_memory()[0] / len(kept)
-    tracemalloc.stop()
+    memory = (process.memory_info().rss - before) / len(kept)
     return size / len(kept), 1e6 * sending / 2000, 1e6 * receiving / 2000, memory
 
 
@@ -77,10 +77,9 @@ def main() -> int:
     if options.env_steps < 4000:
         print("error: --env-steps must be at least 4000.", file=sys.stderr)
         return 2
-    tracemalloc.start()
+    before = psutil.Process().memory_info().rss
     steps = play(options)
-    played = tracemalloc.get_traced_memory()[0] / len(steps)
-    tracemalloc.stop()
+    played = (psutil.Process().memory_info().rss - before) / len(steps)
     window = window_for(4, 1)
     print(f"{options.wrappers} wrappers, {options.env_steps} env steps; for each env step:")
     print(f"in one process: {played:,.0f} bytes of memory, {played / 1e4:.2f} GB for 100,000")

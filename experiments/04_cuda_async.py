@@ -1,8 +1,8 @@
 """04 async copies: host-to-device copies that do not wait.
 
 The idea: a copy from page-locked memory with `non_blocking=True` runs while the host goes on, here to draw and
-stack the next batch. Either half without the other gains nothing. It needs a GPU to gain anything; without one the
-batch is stacked into buffers that are used again instead of new memory.
+stack the next batch. Either half without the other gains nothing. Without a GPU there is nothing to copy, and this
+is 03.
 
 Differs from 03: AsyncCollator instead of collate.
 """

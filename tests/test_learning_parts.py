@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -169,6 +172,21 @@ def test_target_changes_only_when_it_is_copied() -> None:
     learner.update(random_batch(4, seed=9))
     assert not torch.equal(next(learner.target.parameters()), next(learner.network.parameters()))
     assert all(p.grad is None and not p.requires_grad for p in learner.target.parameters())
+
+
+def test_making_a_learner_does_not_import_the_compiler() -> None:
+    """It would take 1.5 s of every start."""
+    code = """
+import sys, torch
+from fastdqn.config import Options
+from fastdqn.variants import make_learner
+learner = make_learner(Options(), (4, 84, 84), 6, torch.device("cpu"))
+learner.optimizer.zero_grad()
+assert learner.optimizer.state_dict()["param_groups"][0]["lr"] == 1e-4
+assert len(learner.optimizer.param_groups[0]["params"]) == 10
+assert "torch._dynamo" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 def test_learning_rate_reaches_the_optimiser() -> None:

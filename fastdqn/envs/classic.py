@@ -16,6 +16,7 @@ import numpy as np
 from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
+from fastdqn.envs.frames import FrameStore
 from fastdqn.types import EpisodeEnd, Frame
 
 Info = dict[str, Any]
@@ -151,12 +152,15 @@ class ProcessFrame84(gymnasium.ObservationWrapper[Any, Any, Any]):
     def __init__(self, env: FrameEnv) -> None:
         super().__init__(env)
         self.observation_space = Box(0, 255, (84, 84, 1), np.uint8)
+        self._store = FrameStore((84, 84, 1))
 
     def observation(self, observation: NDArray[np.uint8]) -> Frame:
         rgb = observation.astype(np.float32)
         luminance = rgb[:, :, 0] * 0.299 + rgb[:, :, 1] * 0.587 + rgb[:, :, 2] * 0.114
         resized = cv2.resize(luminance, (84, 110), interpolation=cv2.INTER_AREA)
-        return resized[18:102, :, np.newaxis].astype(np.uint8)
+        frame = self._store.new()
+        frame[:, :, 0] = resized[18:102]  # towards zero, as astype does
+        return frame
 
 
 class ChannelFirst(gymnasium.ObservationWrapper[Any, Any, Any]):

@@ -23,6 +23,7 @@ from gymnasium.spaces import Box, Discrete
 
 from fastdqn import config
 from fastdqn.envs.classic import FrameEnv, Info, LazyFrames, waits_for_fire
+from fastdqn.envs.frames import FrameStore
 from fastdqn.errors import UserError
 from fastdqn.types import EpisodeEnd, Frame
 
@@ -81,6 +82,7 @@ class OpenCVAtari(gymnasium.Env[Any, Any]):
         self._newest = np.zeros(shape, np.uint8)
         self._gray = np.zeros(shape[:2], np.uint8)
         self._has_older = False
+        self._store = FrameStore((1, SIZE, SIZE))
         self._frames: deque[Frame] = deque(maxlen=protocol.frame_stack)
         self._lives = 0
         self._game_over = True
@@ -165,7 +167,7 @@ class OpenCVAtari(gymnasium.Env[Any, Any]):
         if self._has_older:
             screen = np.maximum(self._older, screen, out=self._older)
         cv2.cvtColor(screen, cv2.COLOR_RGB2GRAY, dst=self._gray)
-        frame = np.empty((1, SIZE, SIZE), np.uint8)
+        frame = self._store.new()
         cv2.resize(self._gray, (SIZE, SIZE), dst=frame[0], interpolation=cv2.INTER_AREA)
         return frame
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastdqn.envs.classic import LazyFrames
+from fastdqn.envs.frames import FrameStore
 from fastdqn.types import EpisodeEnd, Frame, Observation, PlayedStep, Transition
 
 Stack = tuple[int, ...]  # numbers of frames, the oldest first
@@ -79,11 +80,16 @@ class FrameDecoder:
         self._window = window
         self._frames: OrderedDict[int, Frame] = OrderedDict()
         self._stacks: dict[Stack, LazyFrames] = {}
+        self._store: FrameStore | None = None
 
     def decode(self, wire: WireStep) -> PlayedStep:
         """Return the played step that the encoder was given."""
         for offset, frame in enumerate(wire.frames):
-            self._frames[wire.first + offset] = frame
+            if self._store is None:
+                self._store = FrameStore(frame.shape)
+            kept = self._store.new()
+            kept[...] = frame
+            self._frames[wire.first + offset] = kept
         previous, self._stacks = self._stacks, {}
         transitions = tuple(
             Transition(self._stack(t.obs, previous), t.action, t.reward, t.discount, self._stack(t.next_obs, previous))

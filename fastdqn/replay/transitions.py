@@ -102,27 +102,26 @@ class AsyncCollator:
     """Stacks transitions in page-locked memory and copies them to the device without waiting.
 
     Two sets of buffers take turns, so that one can be filled while the other is still being copied. Both
-    halves matter: `non_blocking=True` from pageable memory waits all the same. On the CPU the batch is the buffer
-    itself, and is overwritten two calls later.
+    halves matter: `non_blocking=True` from pageable memory waits all the same. On the CPU there is nothing to
+    copy and this is `collate` (stacking into lasting buffers there made the heap grow, see LOG.md).
     """
 
     def __init__(self, batch_size: int, obs_shape: tuple[int, int, int], device: torch.device) -> None:
         self._device = device
         self._on_cuda = device.type == "cuda"
-        self._slots = [_pinned_batch(batch_size, obs_shape, self._on_cuda) for _ in range(2)]
-        self._copied = [torch.cuda.Event() for _ in self._slots] if self._on_cuda else []
+        self._slots = [empty_batch(batch_size, obs_shape, pin=True) for _ in range(2)] if self._on_cuda else []
+        self._copied = [torch.cuda.Event() for _ in self._slots]
         self._turn = 0
 
     def __call__(self, transitions: Sequence[Transition]) -> Batch:
         """Return the batch; on CUDA its copies may still be under way on the current stream."""
+        if not self._on_cuda:
+            return collate(transitions, self._device)
         turn = self._turn
         self._turn = 1 - turn
         slot = self._slots[turn]
-        if self._on_cuda:
-            self._copied[turn].synchronize()  # the copy of two calls ago has long ended
+        self._copied[turn].synchronize()  # the copy of two calls ago has long ended
         fill(slot, transitions)
-        if not self._on_cuda:
-            return slot
         batch = Batch(*(tensor.to(self._device, non_blocking=True) for tensor in slot))
         self._copied[turn].record()
         return batch
@@ -148,7 +147,9 @@ def _write(obs: Observation, out: Frame) -> None:
         np.concatenate(frames, axis=0, out=out)
 
 
-def _pinned_batch(batch_size: int, obs_shape: tuple[int, int, int], pin: bool) -> Batch:
+def empty_batch(batch_size: int, obs_shape: tuple[int, int, int], pin: bool = False) -> Batch:
+    """Return a batch of uninitialised CPU tensors, page-locked with `pin`."""
+
     def empty(*shape: int, dtype: torch.dtype) -> torch.Tensor:
         return torch.empty(shape, dtype=dtype, pin_memory=pin)
 

@@ -1,0 +1,34 @@
+"""Memory for frames that live as long as the replay keeps them."""
+
+from __future__ import annotations
+
+import mmap
+
+import numpy as np
+
+from fastdqn.types import Frame
+
+
+class FrameStore:
+    """Hands out frames that lie in slabs of their own, apart from the heap.
+
+    An update takes tens of megabytes of the heap and gives them back. Long-lived frames of 7 KB that were allocated in
+    between would settle in those holes, so that the next update finds none that is large enough and the heap
+    grows by megabytes an update (measured: LOG.md, "A heap that grew"). A slab goes back to the system when its
+    last frame is dropped.
+    """
+
+    def __init__(self, shape: tuple[int, ...] = (1, 84, 84), frames_per_slab: int = 1024) -> None:
+        self._shape = shape
+        self._count = frames_per_slab
+        self._slab: Frame = np.empty((0, *shape), np.uint8)
+        self._used = 0
+
+    def new(self) -> Frame:
+        """Return an uninitialised frame of its own, uint8 of the store's shape."""
+        if self._used == len(self._slab):
+            size = self._count * int(np.prod(self._shape))
+            self._slab = np.frombuffer(mmap.mmap(-1, size), np.uint8).reshape(self._count, *self._shape)
+            self._used = 0
+        self._used += 1
+        return self._slab[self._used - 1]
