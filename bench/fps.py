@@ -298,7 +298,8 @@ def bench(options: BenchOptions) -> int:
         def write(kind: str, **values: Any) -> None:
             file.write(json.dumps({"kind": kind, **values}) + "\n")
 
-        write("environment", options={k: str(v) for k, v in dataclasses.asdict(options).items()}, **stamp)
+        settings = {name: str(value) for name, value in dataclasses.asdict(options).items() if name != "out"}
+        write("environment", options=settings, **stamp)
         for repeat in range(options.repeats):
             for wrappers in dict.fromkeys(row.rung.wrappers for row in rows):
                 value = time_ceiling("env", wrappers, 32, options, str(device))

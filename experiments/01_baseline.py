@@ -2,6 +2,8 @@
 
 The idea: none yet. This is the DQN of the 2017 post, the one that every later script is compared with:
 classic wrappers, a list of stacked lazy frames as replay, one update for each env step.
+
+Measured (2 cores, no GPU, see LOG.md): 25.3 env steps/s. In 2017, on a GTX 1080Ti: 154.
 """
 
 import fastdqn.startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports below

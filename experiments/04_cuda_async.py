@@ -5,6 +5,8 @@ stack the next batch. Either half without the other gains nothing. Without a GPU
 is 03.
 
 Differs from 03: AsyncCollator instead of collate.
+
+Measured (2 cores, no GPU, see LOG.md): 32.5 env steps/s, as 03. In 2017, on a GTX 1080Ti: 406.
 """
 
 import fastdqn.startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports below

@@ -389,7 +389,7 @@ def environment(device: torch.device) -> dict[str, Any]:
     return {
         "python": platform.python_version(),
         "packages": packages,
-        "system": platform.platform(terse=True),
+        "system": f"{platform.system()} {platform.machine()}",
         "cpu": cpu_name(),
         "cores": startup.cores(),
         "threads": torch.get_num_threads(),
