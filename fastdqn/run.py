@@ -284,7 +284,7 @@ class Run:
         state = f"filling the replay, {priming:,} to go" if self.updates == 0 and priming > 0 else "training"
         bar = Table.grid(padding=(0, 1))
         bar.add_row(
-            ProgressBar(total=1.0, completed=self._fraction(), width=40),
+            ProgressBar(total=1.0, completed=self._fraction(), width=28),
             Text(f"{100 * self._fraction():.0f}% of the limit, {state}"),
         )
         return Group(table, bar)
