@@ -16,9 +16,8 @@ from typing import Literal
 
 import numpy as np
 import torch
-import tyro
 
-from fastdqn.cli import with_preset
+from fastdqn.cli import parsed, with_preset
 from fastdqn.config import Options
 from fastdqn.device import prepare_device
 from fastdqn.envs.make import Wrappers, make_env, spaces_of
@@ -100,8 +99,8 @@ def update_only(ceiling: Ceiling, options: Options) -> dict[str, float]:
 
 
 def main() -> int:
-    ceiling = tyro.cli(Ceiling, description=__doc__)
     try:
+        ceiling = parsed(Ceiling, sys.argv[1:], Ceiling(), __doc__ or "")
         options = with_preset(Options(), ceiling.game)
         options = dataclasses.replace(options, run=dataclasses.replace(options.run, device=ceiling.device))
         result = env_only(ceiling, options) if ceiling.what == "env" else update_only(ceiling, options)

@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 import psutil
-import tyro
 
+from fastdqn.cli import parsed
 from fastdqn.config import Protocol
 from fastdqn.envs.make import Wrappers, make_env
+from fastdqn.errors import UserError
 from fastdqn.parallel.wire import FrameDecoder, FrameEncoder, window_for
 from fastdqn.types import PlayedStep, Transition
 
@@ -73,10 +74,13 @@ def _as_it_is(step: PlayedStep) -> PlayedStep:
 
 
 def main() -> int:
-    options = tyro.cli(PicklingOptions, description=__doc__)
-    if options.env_steps < 4000:
-        print("error: --env-steps must be at least 4000.", file=sys.stderr)
-        return 2
+    try:
+        options = parsed(PicklingOptions, sys.argv[1:], PicklingOptions(), __doc__ or "")
+        if options.env_steps < 4000:
+            raise UserError("--env-steps must be at least 4000.")
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
     before = psutil.Process().memory_info().rss
     steps = play(options)
     played = (psutil.Process().memory_info().rss - before) / len(steps)
