@@ -18,20 +18,29 @@ import numpy as np
 import torch
 
 from fastdqn.cli import parsed, with_preset
-from fastdqn.config import Options
-from fastdqn.device import prepare_device
-from fastdqn.envs.make import Wrappers, make_env, spaces_of
+from fastdqn.config import FastOptions, VectorOptions, check
+from fastdqn.device import keep_freed_memory, prepare_device, wants_bf16
+from fastdqn.envs.make import make_env, spaces_of
 from fastdqn.errors import UserError
+from fastdqn.learner import PLAIN, Form, GraphedUpdates
 from fastdqn.types import Batch
-from fastdqn.variants import make_learner
+from fastdqn.variants import make_games, make_learner
 
 
 @dataclasses.dataclass(frozen=True)
 class Ceiling:
     what: Literal["env", "update"] = "env"
     """Time the environment alone, or the update alone."""
-    wrappers: Wrappers = "classic"
+    wrappers: Literal["classic", "opencv", "vector"] = "classic"
     """How the game is presented (env)."""
+    num_envs: int | None = None
+    """Games played at once, with the vector wrappers (env)."""
+    env_threads: int | None = None
+    """Threads that the emulators play in, with the vector wrappers (env)."""
+    form: Literal["plain", "fast"] = "plain"
+    """The update of 01 to 08, or that of 09 (update)."""
+    double: bool = False
+    """With Double Q-learning (update)."""
     batch_size: int = 32
     """Transitions in an update (update)."""
     game: str = "pong"
@@ -42,8 +51,10 @@ class Ceiling:
     """How long to measure, after a short warm-up."""
 
 
-def env_only(ceiling: Ceiling, options: Options) -> dict[str, float]:
+def env_only(ceiling: Ceiling, options: VectorOptions) -> dict[str, float]:
     """Return env steps/s of one environment under random actions, resets included."""
+    if ceiling.wrappers == "vector":
+        return vector_only(ceiling, options)
     env = make_env(options.run.game, options.protocol, ceiling.wrappers)
     rng = np.random.default_rng(0)
     env.reset(seed=0)
@@ -63,12 +74,33 @@ def env_only(ceiling: Ceiling, options: Options) -> dict[str, float]:
             return {"env_steps_per_s": env_steps / (now - begin)}
 
 
-def update_only(ceiling: Ceiling, options: Options) -> dict[str, float]:
+def vector_only(ceiling: Ceiling, options: VectorOptions) -> dict[str, float]:
+    """Return env steps/s of many games at once under random actions, resets included."""
+    games = make_games(options)
+    rng = np.random.default_rng(0)
+    games.reset()
+    actions = rng.integers(games.num_actions, size=(256, games.num_envs))
+    env_steps, begin, warm = 0, time.perf_counter(), False
+    while True:
+        for row in actions:
+            games.send(row)
+            env_steps += games.num_envs - int(games.recv().reset.sum())
+        now = time.perf_counter()
+        if not warm and now - begin > min(1.0, ceiling.seconds / 4):
+            env_steps, begin, warm = 0, now, True
+        elif warm and now - begin > ceiling.seconds:
+            return {"env_steps_per_s": env_steps / (now - begin)}
+
+
+def update_only(ceiling: Ceiling, options: FastOptions) -> dict[str, float]:
     """Return the learner's samples/s on one random batch; the device is synchronised around each timed piece."""
     device = prepare_device(options.run)
-    env = make_env(options.run.game, options.protocol, ceiling.wrappers)
-    shape, num_actions = spaces_of(env)
-    learner = make_learner(options, shape, num_actions, device)
+    shape, num_actions = spaces_of(make_env(options.run.game, options.protocol, "classic"))
+    form = PLAIN
+    if ceiling.form == "fast":
+        keep_freed_memory()
+        form = Form(channels_last=True, fused=True, bf16=wants_bf16(options, device))
+    learner = make_learner(options, shape, num_actions, device, form)
     size = ceiling.batch_size
     batch = Batch(
         torch.randint(0, 256, (size, *shape), dtype=torch.uint8).to(device),
@@ -78,17 +110,23 @@ def update_only(ceiling: Ceiling, options: Options) -> dict[str, float]:
         torch.randint(0, 256, (size, *shape), dtype=torch.uint8).to(device),
     )
 
+    def update() -> object:
+        return learner.update(batch)
+
+    if ceiling.form == "fast" and device.type == "cuda":
+        update = GraphedUpdates(learner, lambda: batch, torch.Generator(device)).update
+
     def timed(count: int) -> float:
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         begin = time.perf_counter()
         for _ in range(count):
-            learner.update(batch)
+            update()
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         return (time.perf_counter() - begin) / count
 
-    timed(3)
+    timed(5)
     per_piece = max(1, int(0.1 / timed(3)))
     pieces: list[float] = []
     end = time.perf_counter() + ceiling.seconds
@@ -101,8 +139,15 @@ def update_only(ceiling: Ceiling, options: Options) -> dict[str, float]:
 def main() -> int:
     try:
         ceiling = parsed(Ceiling, sys.argv[1:], Ceiling(), __doc__ or "")
-        options = with_preset(Options(), ceiling.game)
-        options = dataclasses.replace(options, run=dataclasses.replace(options.run, device=ceiling.device))
+        options = with_preset(FastOptions(), ceiling.game)
+        options = dataclasses.replace(
+            options,
+            run=dataclasses.replace(options.run, device=ceiling.device),
+            dqn=dataclasses.replace(options.dqn, double=ceiling.double),
+            num_envs=ceiling.num_envs,
+            env_threads=ceiling.env_threads,
+        )
+        check(options)
         result = env_only(ceiling, options) if ceiling.what == "env" else update_only(ceiling, options)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -12,6 +12,8 @@ The table goes to the terminal; JSON lines and a plot go to --out.
     python bench/fps.py --sweep steps=1..6           02 with N = 1 to 6, as in the 2017 post
     python bench/fps.py --only 05 --sweep batch-size=8,16,32
     python bench/fps.py --only 02,03 -- --threads 1  options after -- go to the scripts
+    python bench/fps.py --only 01,09 -- --batch-size 8   the Nature regime: 8 samples for each env step
+    python bench/fps.py --only 06,07,08,09 --where   where the time of a loop goes
 """
 
 import fastdqn.startup  # noqa: F401 - first: Ctrl-C during the imports below
@@ -43,10 +45,11 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @dataclasses.dataclass(frozen=True)
 class Rung:
-    """A script of the ladder, and the wrappers of the environment-only ceiling that it is compared with."""
+    """A script of the ladder, and the ceilings that it is compared with: its games alone, its update alone."""
 
     script: str
     wrappers: str
+    form: str = "plain"
 
 
 LADDER = (
@@ -55,6 +58,10 @@ LADDER = (
     Rung("03_parallel", "classic"),
     Rung("04_cuda_async", "classic"),
     Rung("05_opencv_wrappers", "opencv"),
+    Rung("06_vector_env", "vector"),
+    Rung("07_device_replay", "vector"),
+    Rung("08_overlap", "vector"),
+    Rung("09_cuda_graph", "vector", "fast"),
 )
 
 
@@ -78,6 +85,8 @@ class BenchOptions:
     """Transitions that fill the replay first; fewer than a real run's, their number does not change the speed."""
     sweep: str = ""
     """Option and values to time one script with: steps=1..6, batch-size=16,32,64; by default 02."""
+    where: bool = False
+    """Also print where the time of 06 and later goes; on a GPU the scripts then wait after each part and are slower."""
     extra: tyro.conf.Suppress[tuple[str, ...]] = ()
     """Options for every script: what stands after -- on the command line."""
     out: Path = ROOT / "bench" / "results"
@@ -143,6 +152,8 @@ def time_script(row: Row, options: BenchOptions, device: str) -> dict[str, Any]:
         command += ["--replay-initial", str(options.replay_initial), "--max-env-steps", "None", "--stop-score", "None"]
         command += ["--train-seconds", str(options.warmup + options.seconds)]
         command += [*options.extra, *row.extra]
+        if options.where and row.rung.wrappers == "vector":
+            command.append("--where")
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
         if done.returncode != 0:
             raise RunError(f"{row.label} failed with exit code {done.returncode}:\n{done.stderr.strip()}")
@@ -153,6 +164,7 @@ def time_script(row: Row, options: BenchOptions, device: str) -> dict[str, Any]:
         **steady_state(lines, options.warmup, row.label),
         "peak_rss_bytes": summary["peak_rss_bytes"],
         "peak_device_bytes": summary["peak_device_bytes"],
+        "where": summary["where"],
     }
 
 
@@ -180,16 +192,27 @@ def steady_state(lines: list[dict[str, Any]], warmup: float, label: str) -> dict
     }
 
 
-def time_ceiling(what: str, wrappers: str, batch_size: int, options: BenchOptions, device: str) -> float:
-    """Return env steps/s of the environment alone, or samples/s of the update alone."""
-    command = [sys.executable, str(ROOT / "bench" / "ceilings.py"), "--what", what, "--wrappers", wrappers]
-    command += ["--batch-size", str(batch_size), "--game", options.game, "--device", device]
-    command += ["--seconds", str(min(5.0, options.seconds))]
+def time_ceiling(what: str, words: list[str], options: BenchOptions, device: str) -> float:
+    """Return env steps/s of the environment alone, or samples/s of the update alone; `words` say which."""
+    command = [sys.executable, str(ROOT / "bench" / "ceilings.py"), "--what", what, *words]
+    command += ["--game", options.game, "--device", device, "--seconds", str(min(5.0, options.seconds))]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     if done.returncode != 0:
         raise RunError(f"The {what}-only ceiling failed:\n{done.stderr.strip()}")
     result = json.loads(done.stdout.splitlines()[-1])
     return result["env_steps_per_s" if what == "env" else "samples_per_s"]
+
+
+def ceilings_of(row: Row, trial: dict[str, Any], options: BenchOptions) -> dict[str, tuple[str, ...]]:
+    """Return the words that ask for the two ceilings of a row: what its games and its update do alone."""
+    words = [*options.extra, *row.extra]
+    games = ["--wrappers", row.rung.wrappers]
+    if row.rung.wrappers == "vector":
+        for name in ("--num-envs", "--env-threads"):
+            games += [part for i, word in enumerate(words[:-1]) if word == name for part in words[i : i + 2]]
+    update = ["--form", row.rung.form, "--batch-size", str(trial["batch_size"])]
+    update += ["--double"] if "--double" in words else []
+    return {"env": tuple(games), "update": tuple(update)}
 
 
 def median_ratio(over: list[float], under: list[float]) -> float:
@@ -204,14 +227,19 @@ def spread(values: list[float]) -> str:
     return f"{statistics.median(values):,.1f} ({min(values):,.1f}-{max(values):,.1f})"
 
 
-def summarise(rows: list[Row], trials: dict[str, list[dict[str, Any]]], ceilings: dict[Any, list[float]]) -> list[Any]:
+def summarise(
+    rows: list[Row], trials: dict[str, list[dict[str, Any]]], ceilings: dict[Any, list[float]], options: BenchOptions
+) -> list[Any]:
     """Return one dict a row: medians, gains and shares of the ceilings."""
     first = [trial["env_steps_per_s"] for trial in trials[rows[0].label]]
     before = first
     lines: list[dict[str, Any]] = []
     for row in rows:
         speeds = [trial["env_steps_per_s"] for trial in trials[row.label]]
-        median = {key: statistics.median(t[key] for t in trials[row.label]) for key in trials[row.label][0]}
+        first_trial = trials[row.label][0]
+        median = {k: statistics.median(t[k] for t in trials[row.label]) for k in first_trial if k != "where"}
+        where = {part: statistics.median(t["where"][part] for t in trials[row.label]) for part in first_trial["where"]}
+        words = ceilings_of(row, first_trial, options)
         samples = [t["env_steps_per_s"] * t["samples_per_step"] for t in trials[row.label]]
         lines.append(
             {
@@ -220,8 +248,9 @@ def summarise(rows: list[Row], trials: dict[str, list[dict[str, Any]]], ceilings
                 "env_steps_per_s_all": speeds,
                 "gain_over_previous": median_ratio(speeds, before),
                 "gain_over_first": median_ratio(speeds, first),
-                "share_of_env_only": median_ratio(speeds, ceilings["env", row.rung.wrappers]),
-                "share_of_update_only": median_ratio(samples, ceilings["update", int(median["batch_size"])]),
+                "share_of_env_only": median_ratio(speeds, ceilings["env", words["env"]]),
+                "share_of_update_only": median_ratio(samples, ceilings["update", words["update"]]),
+                "where": where,
             }
         )
         before = speeds
@@ -249,8 +278,13 @@ def print_table(console: Console, lines: list[dict[str, Any]], ceilings: dict[An
         )
     console.print(table)
     for (what, which), values in ceilings.items():
-        unit = "env steps/s of the environment alone" if what == "env" else "samples/s of the update alone, batch"
-        console.print(f"ceiling: {spread(values)} {unit} {which if what == 'update' else '(' + which + ' wrappers)'}")
+        unit = "env steps/s of the games alone" if what == "env" else "samples/s of the update alone"
+        said = " ".join(which).replace("--", "").replace("num-envs", "num envs")
+        console.print(f"ceiling: {spread(values)} {unit} ({said})", soft_wrap=True)
+    for line in lines:
+        if line["where"]:
+            parts = ", ".join(f"{part} {100 * share:.1f}%" for part, share in line["where"].items())
+            console.print(f"where the time of {line['row']} goes: {parts}", soft_wrap=True)
     gpu = f", {stamp['gpu']}" if stamp["gpu"] else ", no GPU"
     versions = ", ".join(f"{name} {stamp['packages'][name]}" for name in ("torch", "ale-py", "gymnasium"))
     console.print(f"machine: {stamp['cpu']}, {stamp['cores']} cores{gpu}; {versions}; commit {stamp['commit']}")
@@ -301,25 +335,22 @@ def bench(options: BenchOptions) -> int:
         settings = {name: str(value) for name, value in dataclasses.asdict(options).items() if name != "out"}
         write("environment", options=settings, **stamp)
         for repeat in range(options.repeats):
-            for wrappers in dict.fromkeys(row.rung.wrappers for row in rows):
-                value = time_ceiling("env", wrappers, 32, options, str(device))
-                ceilings.setdefault(("env", wrappers), []).append(value)
-                write("ceiling", repeat=repeat, what="env", wrappers=wrappers, env_steps_per_s=value)
-            sizes: dict[int, None] = {}
+            asked: dict[tuple[str, tuple[str, ...]], None] = {}
             for row in rows:
                 trial = time_script(row, options, str(device))
                 trials[row.label].append(trial)
-                sizes[trial["batch_size"]] = None
+                asked |= dict.fromkeys(ceilings_of(row, trials[row.label][0], options).items())
                 write("trial", repeat=repeat, row=row.label, **trial)
                 console.print(
                     f"repeat {repeat + 1}/{options.repeats}: {row.label} {trial['env_steps_per_s']:,.1f} env steps/s",
                     soft_wrap=True,
                 )
-            for size in sizes:
-                value = time_ceiling("update", "classic", size, options, str(device))
-                ceilings.setdefault(("update", size), []).append(value)
-                write("ceiling", repeat=repeat, what="update", batch_size=size, samples_per_s=value)
-        lines = summarise(rows, trials, ceilings)
+            for what, words in asked:
+                value = time_ceiling(what, list(words), options, str(device))
+                ceilings.setdefault((what, words), []).append(value)
+                unit = "env_steps_per_s" if what == "env" else "samples_per_s"
+                write("ceiling", repeat=repeat, what=what, words=words, **{unit: value})
+        lines = summarise(rows, trials, ceilings, options)
         for line in lines:
             write("row", **line)
     plot(lines, stem.with_suffix(".png"), stamp)

@@ -8,14 +8,17 @@ from typing import Any, Protocol
 import gymnasium
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fastdqn.config import DQNOptions, Options
+from fastdqn.envs.classic import LazyFrames
+from fastdqn.envs.frames import FrameStore
 from fastdqn.envs.make import spaces_of
 from fastdqn.replay.nstep import NStep
 from fastdqn.schedules import linear_epsilon
 from fastdqn.seeding import as_int, seeds_of
-from fastdqn.types import EpisodeEnd, Observation, PlayedStep
+from fastdqn.types import EpisodeEnd, Frame, Observation, PlayedStep, Transition, VectorStep
 
 
 class Policy(Protocol):
@@ -89,3 +92,79 @@ def make_player(
 def epsilon_at(env_step: int, dqn: DQNOptions) -> float:
     """Return the epsilon of env step `env_step` (the first is 1)."""
     return linear_epsilon(env_step, dqn.epsilon_start, dqn.epsilon_final, dqn.epsilon_decay)
+
+
+class VectorEpsilonGreedy:
+    """Epsilon-greedy actions for N games at once; one evaluation of the network serves them all.
+
+    Args:
+        greedy: returns the N actions of largest value for the newest observations.
+        num_envs: N.
+        num_actions: A.
+        rng: decides which games explore, and how.
+    """
+
+    def __init__(
+        self, greedy: Callable[[], NDArray[np.int64]], num_envs: int, num_actions: int, rng: np.random.Generator
+    ) -> None:
+        self._greedy = greedy
+        self._num_envs = num_envs
+        self._num_actions = num_actions
+        self._rng = rng
+
+    def act(self, epsilon: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Return N actions in [0, A), int64, for N probabilities to explore."""
+        explore = self._rng.random(self._num_envs) < epsilon
+        actions = self._rng.integers(self._num_actions, size=self._num_envs)
+        if explore.all():
+            return actions
+        return np.where(explore, actions, self._greedy())
+
+
+def greedy_actions(values: Callable[[Tensor], Tensor], obs: Tensor) -> NDArray[np.int64]:
+    """Return the actions (N,) of largest value for observations (N, C, H, W); waits for the device."""
+    with torch.no_grad():
+        return values(obs).argmax(dim=1).cpu().numpy()
+
+
+def epsilons_at(env_steps: int, num_envs: int, dqn: DQNOptions) -> NDArray[np.float64]:
+    """Return the epsilons (N,) of the N env steps that follow after `env_steps`."""
+    return np.array([epsilon_at(env_steps + i, dqn) for i in range(1, num_envs + 1)])
+
+
+class GameStacks:
+    """Turns the steps of N games into stacks to act on and transitions for a list replay; each frame is kept once."""
+
+    def __init__(self, frames: Frame, stack: int, n_step: int, gamma: float) -> None:
+        count, height, width = frames.shape
+        self._store = FrameStore((1, height, width))
+        self._blank: Frame = np.zeros((1, height, width), np.uint8)  # stands before a game's first frame
+        self._stack = stack
+        self._windows = [NStep(n_step, gamma) for _ in range(count)]
+        self._obs = [self._first(frame) for frame in frames]
+
+    def obs(self) -> Frame:
+        """Return the newest observations, (N, C, H, W) uint8."""
+        return np.stack([np.asarray(obs) for obs in self._obs])
+
+    def add(self, actions: NDArray[np.int64], step: VectorStep) -> list[Transition]:
+        """Take one step of the games; return the transitions that it completes."""
+        transitions: list[Transition] = []
+        for i, frame in enumerate(step.frames):
+            if step.reset[i]:
+                self._obs[i] = self._first(frame)
+                continue
+            obs = self._obs[i]
+            self._obs[i] = after = LazyFrames((*obs.frames[1:], self._kept(frame)))
+            transitions += self._windows[i].add(
+                obs, int(actions[i]), float(step.reward[i]), after, bool(step.terminated[i]), bool(step.truncated[i])
+            )
+        return transitions
+
+    def _first(self, frame: Frame) -> LazyFrames:
+        return LazyFrames((*[self._blank] * (self._stack - 1), self._kept(frame)))
+
+    def _kept(self, frame: Frame) -> Frame:
+        kept = self._store.new()
+        kept[0] = frame
+        return kept

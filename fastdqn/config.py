@@ -96,6 +96,8 @@ class DQNOptions:
     """Probability of a random action at the end of the decay."""
     epsilon_decay: int = 100_000
     """Env steps in which epsilon would fall by 1: epsilon = max(final, start - env_step / decay)."""
+    double: bool = False
+    """Let the online network choose the action whose value the target network gives (van Hasselt et al. 2015)."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +136,32 @@ class ParallelOptions(PlayStepsOptions):
     CUDA IPC)."""
     player_timeout: float = 60.0
     """Seconds without a transition after which a living player counts as hung."""
+
+
+@dataclass(frozen=True)
+class VectorOptions(PlayStepsOptions):
+    """Options of the scripts that play many games at once."""
+
+    num_envs: int | None = None
+    """Games N played at once; by default 4 for each core, at least 8 and at most 128."""
+    env_threads: int | None = None
+    """Threads that the emulators play in; by default one for each core, and no more than games."""
+    where: bool = False
+    """Print at the end where the loop's time went; on a GPU this waits for the device after each part."""
+
+
+@dataclass(frozen=True)
+class FastOptions(VectorOptions):
+    """Options of the scripts with the fastest update."""
+
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """Arithmetic of the network's body; auto is bf16 on GPUs and processors that have instructions for it. The last
+    layer, values, targets, loss and optimiser are always float32."""
+    center_frames: bool = False
+    """Subtract from every frame the mean frame of the play that fills the replay, so that what moves stands out
+    (LeCun et al. 1998, "Efficient BackProp", 4.3: inputs near zero learn faster)."""
+    frame_scale: float = 255.0
+    """Pixels are divided by this before they enter the network."""
 
 
 @dataclass(frozen=True)
@@ -252,5 +280,12 @@ def check(options: Options) -> None:
             f"--steps {options.play_steps} cannot be more than --target-sync {dqn.target_sync}: "
             "the target network would miss copies."
         )
+    if isinstance(options, VectorOptions):
+        if options.num_envs is not None:
+            _at_least(options.num_envs, 1, "--num-envs")
+        if options.env_threads is not None:
+            _at_least(options.env_threads, 1, "--env-threads")
+    if isinstance(options, FastOptions) and not options.frame_scale > 0:
+        raise UserError(f"--frame-scale must be more than 0, not {options.frame_scale:g}.")
     if isinstance(options, ParallelOptions):
         _at_least(options.player_timeout, 1.0, "--player-timeout")

@@ -40,7 +40,7 @@ from fastdqn import startup
 from fastdqn.config import Options
 from fastdqn.errors import RunError
 from fastdqn.stopping import Limits, StopTest
-from fastdqn.types import Metrics, PlayedStep
+from fastdqn.types import EpisodeEnd, Metrics, PlayedStep, VectorStep
 
 RECORD_SECONDS = 1.0
 """The shortest time between two records in speed.jsonl; long runs write about a thousand each time they double."""
@@ -73,6 +73,10 @@ class Run:
         self.samples = 0
         self.epsilon = options.dqn.epsilon_start
         self.weights: Mapping[str, torch.Tensor] | None = None
+        self.where = PartTimes(device)
+        self._lag: int | None = None
+        self._good_weights: dict[str, torch.Tensor] = {}
+        self._good_update = 0
         self._metrics: Metrics | None = None
         self._first_update: float | None = None
         self._first_update_env_steps = 0
@@ -126,9 +130,24 @@ class Run:
 
     def played(self, played: PlayedStep, epsilon: float) -> None:
         """Count one env step and log the games that finished in it."""
-        self.env_steps += 1
+        self._played(1, played.episodes, epsilon)
+
+    def played_vector(self, step: VectorStep, epsilon: float, policy_lag: int = 0) -> None:
+        """Count one step of N games; games that were reset in it made no env step.
+
+        Args:
+            step: what came of it.
+            epsilon: of the newest env step.
+            policy_lag: updates made since the actions were chosen.
+        """
+        self._lag = policy_lag
+        with self.where("logging"):
+            self._played(len(step.reset) - int(step.reset.sum()), step.episodes, epsilon)
+
+    def _played(self, env_steps: int, episodes: tuple[EpisodeEnd, ...], epsilon: float) -> None:
+        self.env_steps += env_steps
         self.epsilon = epsilon
-        for episode in played.episodes:
+        for episode in episodes:
             self.stop.add(episode.score)
             self.frames += episode.frames
             mean = self.stop.mean_score or 0.0
@@ -162,6 +181,7 @@ class Run:
             self._first_update = startup.elapsed()
             self._first_update_env_steps = self.env_steps
             self._next_record = 0.0  # a record right after the first update
+            self.where.begin()
 
     def over(self) -> bool:
         """Tell whether the run is over: solved, at a limit, or stopped by a signal."""
@@ -193,11 +213,7 @@ class Run:
         loss = mean_q = None
         if self._metrics is not None:
             loss, mean_q = float(self._metrics.loss), float(self._metrics.mean_q)
-            if not math.isfinite(loss):
-                raise RunError(
-                    f"The loss became {loss} at env step {self.env_steps}, update {self.updates}; a lower "
-                    "--learning-rate usually helps."
-                )
+            self._keep_weights(loss)
         rss = _resident_bytes(self._process)
         self._peak_rss = max(self._peak_rss, rss)
         since = self._records[-1] if self._records else (elapsed, self.env_steps, self.updates)
@@ -217,6 +233,7 @@ class Run:
             "loss": loss,
             "mean_q": mean_q,
             "env_steps_per_s": speed,
+            "policy_lag": self._lag,
             "rss_bytes": rss,
         }
         with self._saving():
@@ -227,12 +244,32 @@ class Run:
                 ("train/epsilon", self.epsilon),
                 ("train/updates", self.updates),
                 ("train/samples_per_step", per_step),
+                ("train/policy_lag", self._lag),
                 ("speed/env_steps_per_s", speed if played_since else None),
                 ("speed/resident_bytes", rss),
             ):
                 if value is not None:
                     self._board.add_scalar(name, value, self.env_steps)
             self._board.flush()
+
+    def _keep_weights(self, loss: float) -> None:
+        """Keep a copy of the weights while they are finite; once they or the loss are not, end the run with it."""
+        weights = {} if self.weights is None else {name: t.detach().cpu() for name, t in self.weights.items()}
+        if math.isfinite(loss) and all(bool(torch.isfinite(tensor).all()) for tensor in weights.values()):
+            self._good_weights = {name: tensor.clone() for name, tensor in weights.items()}
+            self._good_update = self.updates
+            return
+        what = f"The loss became {loss}" if not math.isfinite(loss) else "A weight is no longer a finite number"
+        kept = "no update was any good"
+        if self._good_weights:
+            self.weights = self._good_weights
+            kept = f"the weights of update {self._good_update} are kept in {self.folder / 'weights.safetensors'}"
+        else:
+            self.weights = None
+        raise RunError(
+            f"{what} at env step {self.env_steps}, update {self.updates}; {kept}; a lower --learning-rate usually "
+            "helps."
+        )
 
     def _show(self, now: float) -> None:
         if self._live is not None:
@@ -303,6 +340,9 @@ class Run:
             f"median {'-' if speed is None else f'{speed:.1f}'} env steps/s",
             soft_wrap=True,
         )
+        if summary["where"]:
+            parts = ", ".join(f"{part} {100 * share:.1f}%" for part, share in summary["where"].items())
+            self._console.print(f"where the time went since the first update: {parts}", soft_wrap=True)
 
     def _save(self) -> dict[str, Any]:
         """Write the weights and the summary; return the summary."""
@@ -332,6 +372,7 @@ class Run:
             "samples": self.samples,
             "episodes": self.stop.episodes,
             "mean_100": self.stop.mean_score,
+            "where": self.where.shares(),
             "median_env_steps_per_s": statistics.median(speeds) if speeds else None,
             "peak_rss_bytes": self._peak_rss,
             "peak_device_bytes": torch.cuda.max_memory_allocated(self.device) if self.device.type == "cuda" else 0,
@@ -352,6 +393,51 @@ class Run:
             raise RunError(
                 f"Cannot write to {self.folder}: {why}; the run has ended after {self.env_steps} env steps."
             ) from error
+
+
+class PartTimes:
+    """Measures which part of a loop takes how much time; until `enable` is called it costs next to nothing.
+
+    On a CUDA device it waits after each part for the device, which otherwise works on while the host goes ahead.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._enabled = False
+        self._running = False
+        self._began = 0.0
+        self._seconds: dict[str, float] = {}
+        self._nothing = contextlib.nullcontext()
+
+    def enable(self, enabled: bool = True) -> None:
+        """Measure from the first update on."""
+        self._enabled = enabled
+
+    def begin(self) -> None:
+        """Begin now; what was before (filling the replay) does not count."""
+        self._running = self._enabled
+        self._began = time.perf_counter()
+        self._seconds.clear()
+
+    def __call__(self, part: str) -> contextlib.AbstractContextManager[None]:
+        """Return a context whose time counts as `part`."""
+        return self._timed(part) if self._running else self._nothing
+
+    def shares(self) -> dict[str, float]:
+        """Return each part's share of the time since `begin`, the largest first, and what is left as "the rest"."""
+        if not self._running:
+            return {}
+        total = time.perf_counter() - self._began
+        shares = {part: seconds / total for part, seconds in sorted(self._seconds.items(), key=lambda kv: -kv[1])}
+        return {**shares, "the rest": 1.0 - sum(shares.values())}
+
+    @contextlib.contextmanager
+    def _timed(self, part: str) -> Generator[None]:
+        begin = time.perf_counter()
+        yield
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+        self._seconds[part] = self._seconds.get(part, 0.0) + time.perf_counter() - begin
 
 
 _events: Any = event_pb2  # generated modules, without types

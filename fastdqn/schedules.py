@@ -22,3 +22,13 @@ def target_sync_due(env_step: int, every: int, steps: int = 1) -> bool:
     With `steps` = 1 this is `env_step % every == 0`; with N steps played at once, `env_step % every < N`.
     """
     return env_step % every < steps
+
+
+def updates_due(since: int, until: int, every: int, initial: int) -> range:
+    """Return the env steps in (since, until] at which an update is due: the multiples of `every` from `initial` on.
+
+    However many env steps are played at once, each update keeps its own env step, and with it the ratio of updates to
+    env steps and the period of the target network stay exactly those of one env step at a time.
+    """
+    first = max(since + 1, initial)
+    return range(-(-first // every) * every, until + 1, every)

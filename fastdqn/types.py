@@ -68,6 +68,20 @@ class PlayedStep(NamedTuple):
     episodes: tuple[EpisodeEnd, ...]  # games that finished in this env step
 
 
+class VectorStep(NamedTuple):
+    """What one step of N games yields; a row is one game.
+
+    A row whose `reset` is set is no transition: the action was ignored, and the frame is the first of a new game.
+    """
+
+    frames: Frame  # (N, H, W) uint8, the newest frame of each game
+    reward: NDArray[np.float32]  # (N,), clipped to its sign if the protocol says so
+    terminated: NDArray[np.bool_]  # (N,), end of a learning episode: game over, or a lost life
+    truncated: NDArray[np.bool_]  # (N,), cut off by the frame limit: the last observation is a true one
+    reset: NDArray[np.bool_]  # (N,)
+    episodes: tuple[EpisodeEnd, ...]  # games that have finished
+
+
 class Metrics(NamedTuple):
     """What one update reports. The tensors stay on the device until somebody reads them."""
 

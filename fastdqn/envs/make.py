@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 import ale_py
 import cv2
@@ -62,12 +62,12 @@ def spaces_of(env: PlayEnv) -> tuple[tuple[int, int, int], int]:
     return (channels, height, width), int(space.n)
 
 
-def describe(game: str, protocol: Protocol, wrappers: Wrappers) -> str:
+def describe(game: str, protocol: Protocol, wrappers: str) -> str:
     """Return one line that says how the game is presented."""
     custom = games.is_custom(game)
     name = game if custom else games.gymnasium_id(games.rom_of(game))
     parts = [
-        f"{wrappers} wrappers",
+        f"{wrappers} wrappers" if wrappers in get_args(Wrappers) else wrappers,
         f"frame skip {protocol.frame_skip}",
         f"no-ops {'1-' + str(protocol.noop_max) if protocol.noop_max else 'none'}",
         f"stack {protocol.frame_stack}",

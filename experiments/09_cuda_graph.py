@@ -1,0 +1,83 @@
+"""09 CUDA graph: one launch for a whole update.
+
+The idea: on a small network a GPU waits for the host, which launches a hundred kernels for each update. So
+drawing the indices, putting stacks together, forward, backward and Adam are recorded once and replayed as one graph, as
+often as updates are due, between send and recv; acting is a second graph. bf16 body, channels last, fused
+Adam. On the CPU the same update runs without a graph, in the fastest form that was measured.
+
+Differs from 08: how the arithmetic is carried out, not what is computed.
+
+Measured (MEASURED09
+"""
+
+import fastdqn.startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports below
+
+from fastdqn import cli
+from fastdqn.acting import epsilons_at
+from fastdqn.config import FastOptions
+from fastdqn.device import keep_freed_memory, prepare_device, wants_bf16
+from fastdqn.envs.vector import describe_games
+from fastdqn.learner import Form
+from fastdqn.replay.frames import describe_frame_replay
+from fastdqn.run import Run
+from fastdqn.schedules import target_sync_due, updates_due
+from fastdqn.variants import (
+    fastest_greedy,
+    fastest_update,
+    make_frame_replay,
+    make_games,
+    make_learner,
+    make_policy,
+)
+
+
+def train(options: FastOptions) -> int:
+    dqn = options.dqn
+    device = prepare_device(options.run)
+    keep_freed_memory()
+    games = make_games(options)
+    form = Form(channels_last=True, fused=True, bf16=wants_bf16(options, device))
+    learner = make_learner(options, games.obs_shape, games.num_actions, device, form)
+    replay = make_frame_replay(options, device)
+    batch_size = dqn.batch_size * options.steps
+    update = fastest_update(learner, replay, batch_size)
+    notes = (
+        describe_games(games, options.run.game, options.protocol),
+        describe_frame_replay(dqn.replay_size, device),
+        f"arithmetic: {'bf16 with a float32 last layer' if form.bf16 else 'float32'}",
+    )
+
+    with Run("09_cuda_graph", options, device, notes) as run:
+        run.weights = learner.network.state_dict()
+        run.where.enable(options.where)
+        replay.reset(games.reset())
+        policy = make_policy(options, fastest_greedy(learner, replay), games.num_actions)
+        due = range(0)
+
+        while not run.over():
+            env_steps, updates = run.env_steps, run.updates
+            epsilon = epsilons_at(env_steps, games.num_envs, dqn)
+            with run.where("acting"):
+                actions = policy.act(epsilon)
+            games.send(actions)
+
+            if due and run.updates == 0:
+                learner.center(replay.mean_frame())  # nothing without --center-frames
+            for env_step in due:
+                with run.where("update"):
+                    run.updated(update(), batch_size)
+                if target_sync_due(env_step, dqn.target_sync, options.steps):
+                    learner.sync_target()
+
+            with run.where("emulator"):
+                step = games.recv()
+            with run.where("replay"):
+                replay.add(actions, step)
+            run.played_vector(step, epsilon[-1], policy_lag=run.updates - updates)
+            due = updates_due(env_steps, run.env_steps, options.steps, dqn.replay_initial)
+
+    return 0
+
+
+if __name__ == "__main__":
+    cli.start(train, FastOptions, __doc__)
