@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-BEST := experiments/05_opencv_wrappers.py
+BEST := experiments/09_cuda_graph.py --game pong-fast
 ARGS ?=
 
 .PHONY: pong test check bench format clean

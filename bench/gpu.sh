@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# Everything that wants a GPU, in short pieces, for a machine that may have no network.
+# Everything that wants a GPU, in pieces of less than 10 minutes each, for a machine that may have no network.
 #
 #   bench/gpu.sh tests     the tests marked cuda
-#   bench/gpu.sh ladder    bench/fps.py over all scripts
+#   bench/gpu.sh ladder    bench/fps.py over all scripts, 32 samples for each env step
+#   bench/gpu.sh nature    01, 07, 08 and 09 with 8 samples for each env step, and 09 with 16 to 256 games
+#   bench/gpu.sh learner   the update of 09 alone, batch 32 to 4096, and with it where 09's time goes
 #   bench/gpu.sh sweep     02 with N = 1 to 6
-#   bench/gpu.sh pong      one training run on Pong with the fastest script, at most 9 minutes
-#   bench/gpu.sh all       the four of them, one after the other
+#   bench/gpu.sh pong      Pong to its end with 09, SEEDS (0 1 2 3 4) one after the other, at most 9 minutes in all
+#   bench/gpu.sh all       all of them, one after the other
 #
-# Results (JSON lines, plots, logs, the run's folder) go to $OUT, by default bench/results/gpu.
+# Results (JSON lines, plots, logs, the runs' folders) go to $OUT, by default bench/results/gpu.
 # $PYTHON (python3) must have PyTorch with CUDA. What else is missing is installed from the wheels in $WHEELS,
 # if that is set, into a folder of its own. DEVICE=cpu QUICK=1 tries the script itself out where there is no GPU.
 set -euo pipefail
@@ -15,10 +17,13 @@ cd "$(dirname "$0")/.."
 PYTHON=${PYTHON:-python3}
 DEVICE=${DEVICE:-cuda}
 OUT=${OUT:-bench/results/gpu}
+SEEDS=${SEEDS:-0 1 2 3 4}
 if [ -n "${QUICK:-}" ]; then
-  only=(--only 01,05) repeats=1 seconds=4 minutes=0.3 tests=(-k "by_hand")
+  ladder=(--only 01,09) nature=(--only 07,09) games=8,16 batches="32 128" steps=1..2
+  repeats=1 seconds=4 minutes=0.4 tests=(-k "by_hand") SEEDS=0
 else
-  only=() repeats=3 seconds=8 minutes=9 tests=(-m cuda)
+  ladder=() nature=(--only 01,07,08,09) games=16,32,64,128,256 batches="32 64 128 256 512 1024 2048 4096" steps=1..6
+  repeats=2 seconds=8 minutes=1.7 tests=(-m cuda)
 fi
 mkdir -p "$OUT"
 OUT=$(cd "$OUT" && pwd)
@@ -38,27 +43,47 @@ print(json.dumps(environment(torch.device('$DEVICE')), indent=2))" > "$OUT/machi
   if command -v nvidia-smi > /dev/null; then nvidia-smi > "$OUT/nvidia-smi.txt"; fi
 }
 
+fps() {
+  "$PYTHON" bench/fps.py --device "$DEVICE" --out "$OUT" --seconds "$seconds" --warmup 2 "$@"
+}
+
 tests() {
   "$PYTHON" -m pytest "${tests[@]}" -p no:cacheprovider 2>&1 | tee "$OUT/tests.log"
 }
 
 ladder() {
-  "$PYTHON" bench/fps.py --device "$DEVICE" --out "$OUT" "${only[@]}" --repeats "$repeats" --seconds "$seconds" \
-    2>&1 | tee "$OUT/ladder.log"
+  fps "${ladder[@]}" --repeats "$repeats" 2>&1 | tee "$OUT/ladder.log"
+}
+
+nature() {
+  {
+    fps "${nature[@]}" --repeats "$repeats" -- --batch-size 8
+    fps --only 09 --sweep "num-envs=$games" --repeats 1 -- --batch-size 8
+  } 2>&1 | tee "$OUT/nature.log"
+}
+
+learner() {
+  {
+    for batch in $batches; do
+      "$PYTHON" bench/ceilings.py --what update --form fast --device "$DEVICE" --batch-size "$batch" --seconds "$seconds"
+    done
+    fps --only 09 --repeats 1 --where -- --batch-size 8
+  } 2>&1 | tee "$OUT/learner.log"
 }
 
 sweep() {
-  "$PYTHON" bench/fps.py --device "$DEVICE" --out "$OUT" --sweep steps=1..6 --repeats 1 --seconds "$seconds" \
-    --replay-initial 200 2>&1 | tee "$OUT/sweep.log"
+  fps --sweep "steps=$steps" --repeats 1 --replay-initial 200 2>&1 | tee "$OUT/sweep.log"
 }
 
 pong() {
-  "$PYTHON" experiments/05_opencv_wrappers.py --device "$DEVICE" --runs-dir "$OUT/runs" --max-minutes "$minutes" \
-    2>&1 | tee "$OUT/pong.log"
+  for seed in $SEEDS; do
+    "$PYTHON" experiments/09_cuda_graph.py --game pong-fast --device "$DEVICE" --seed "$seed" \
+      --runs-dir "$OUT/runs" --max-minutes "$minutes"
+  done 2>&1 | tee "$OUT/pong.log"
 }
 
 case "${1:-}" in
-  tests | ladder | sweep | pong) machine; "$1" ;;
-  all) machine; tests; ladder; sweep; pong ;;
-  *) sed -n '2,13p' "$0" >&2; exit 2 ;;
+  tests | ladder | nature | learner | sweep | pong) machine; "$1" ;;
+  all) machine; tests; ladder; nature; learner; sweep; pong ;;
+  *) sed -n '2,17p' "$0" >&2; exit 2 ;;
 esac

@@ -47,7 +47,9 @@ def with_preset(options: OptionsT, game: str) -> OptionsT:
     """
     preset = preset_for(game, game if games.is_custom(game) else games.rom_of(game))
     run = dataclasses.replace(options.run, game=game, stop_score=preset.stop_score, max_env_steps=preset.max_env_steps)
-    return dataclasses.replace(options, run=run, dqn=preset.dqn)
+    has = {field.name for field in dataclasses.fields(options)}
+    execution = {name: value for name, value in preset.execution.items() if name in has}
+    return dataclasses.replace(options, run=run, dqn=preset.dqn, **execution)
 
 
 def start(train: Callable[[OptionsT], int], options_type: type[OptionsT], description: str | None) -> NoReturn:
@@ -56,11 +58,31 @@ def start(train: Callable[[OptionsT], int], options_type: type[OptionsT], descri
     0 after a run that ended by itself, 130 after Ctrl-C, 2 for a mistake in the options, 1 for a run that failed.
     """
     try:
-        code = train(parse(options_type, description or ""))
+        options = parse(options_type, description or "")
+        try:
+            code = train(options)
+        except RuntimeError as error:
+            if type(error).__name__ != "OutOfMemoryError":
+                raise
+            raise RunError(_out_of_memory(options)) from error
     except (UserError, RunError) as error:
         print(f"error: {error}", file=sys.stderr)
         code = error.exit_code
     sys.exit(startup.exit_code() or code)
+
+
+def _out_of_memory(options: Options) -> str:
+    """Return the sentence for a CUDA device whose memory did not suffice."""
+    import torch
+
+    from fastdqn.replay.frames import frames_that_fit
+
+    free = torch.cuda.mem_get_info()[0] + torch.cuda.memory_reserved()
+    fits = frames_that_fit(options.dqn.replay_size, free, torch.cuda.max_memory_allocated())
+    return (
+        f"The memory of the CUDA device did not suffice; --replay-size {fits} would fit (it was "
+        f"{options.dqn.replay_size}), or lower --batch-size."
+    )
 
 
 def _game_in(words: Sequence[str]) -> str | None:

@@ -45,10 +45,9 @@ class NatureTorso(nn.Module):
         if min(height, width) < 1:
             raise UserError("the Nature network needs frames of at least 36x36 pixels")
         self.features = 64 * height * width
-        self.layout = torch.contiguous_format
 
     def forward(self, obs: Tensor) -> Tensor:
-        pixels = obs.to(torch.float32, memory_format=self.layout, copy=True)
+        pixels = obs.to(torch.float32, copy=True)
         if self.mean_frame is not None:
             pixels -= self.mean_frame
         return self.convs(pixels.mul_(self._scale))
@@ -89,11 +88,12 @@ def set_mean_frame(network: nn.Module, mean_frame: Tensor) -> None:
 
 
 def use_channels_last(network: nn.Module) -> None:
-    """Lay the convolutions of `network` out with channels last (N, H, W, C), in place; values stay the same."""
+    """Lay the convolutions of `network` out with channels last (N, H, W, C), in place; values stay the same.
+
+    The frames themselves stay as they are: scaling them with channels last costs 2 ms for 32 stacks on two cores, and
+    the first convolution reorders them faster.
+    """
     network.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue] - an overload is missing
-    for module in network.modules():
-        if isinstance(module, NatureTorso):
-            module.layout = torch.channels_last
 
 
 def _draw_default_weights(module: nn.Module, generator: torch.Generator) -> None:

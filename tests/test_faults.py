@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -10,7 +11,9 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
+import safetensors.numpy
 
 from tests.scripts import ROOT, Started, command, only_run, started, summary
 
@@ -87,6 +90,50 @@ def test_ctrl_c_in_one_process(tmp_path: Path, script: str) -> None:
     assert "not solved (interrupted)" in out
     assert "Traceback" not in err
     assert (only_run(tmp_path) / "weights.safetensors").exists()
+
+
+@pytest.mark.parametrize("script", ["06_vector_env", "09_cuda_graph"])
+def test_ctrl_c_with_many_games(tmp_path: Path, script: str) -> None:
+    """On the real emulator with its threads, in the middle of training."""
+    with started(script, tmp_path, "--replay-initial", "50", "--batch-size", "8") as run:
+        reach("training", run)
+        run.ctrl_c()
+        code, out, err = run.finish()
+    assert code == 130
+    assert "not solved (interrupted)" in out
+    assert "Traceback" not in err
+    assert (only_run(tmp_path) / "weights.safetensors").exists()
+
+
+def test_an_exception_in_one_of_many_games(tmp_path: Path) -> None:
+    words = ("--game", "tests.toys:Faulty", *TRAINING[2:])
+    with started("09_cuda_graph", tmp_path, *words) as run:
+        code, _, err = run.finish(60)
+    assert code == 1
+    assert "RuntimeError: the toy emulator broke as it was told to" in err
+    assert summary(only_run(tmp_path))["reason"] == "failed"
+
+
+def test_a_loss_that_is_no_number_leaves_the_last_good_weights(tmp_path: Path) -> None:
+    words = ("--game", "tests.toys:Counter", "--no-clip-rewards", "--learning-rate", "3e-1", *TRAINING[2:])
+    words += ("--gamma", "1", "--target-sync", "4")
+    done = subprocess.run(
+        [sys.executable, "-c", RECORD_EAGERLY, *command("09_cuda_graph", tmp_path, *words)[1:]],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=ROOT,
+        check=False,
+    )
+    assert done.returncode == 1
+    match = re.search(
+        r"error: (.*) at env step \d+, update (\d+); the weights of update (\d+) are kept in (\S+);", done.stderr
+    )
+    assert match is not None, done.stderr
+    assert "Traceback" not in done.stderr
+    assert 0 < int(match[3]) < int(match[2])
+    weights = safetensors.numpy.load_file(only_run(tmp_path) / "weights.safetensors")
+    assert all(np.isfinite(array).all() for array in weights.values())
 
 
 @pytest.mark.parametrize("whole_group", [False, True])

@@ -13,7 +13,7 @@ from fastdqn.acting import GameStacks
 from fastdqn.config import Protocol
 from fastdqn.envs.vector import AtariVector
 from fastdqn.errors import UserError
-from fastdqn.replay.frames import FrameReplay, check_device_memory, frame_replay_bytes
+from fastdqn.replay.frames import FrameReplay, check_device_memory, frame_replay_bytes, frames_that_fit
 from fastdqn.types import Batch, VectorStep
 
 CPU = torch.device("cpu")
@@ -268,6 +268,14 @@ def test_what_does_not_fit_is_refused_with_what_would() -> None:
     assert check_device_memory(1000, CPU, available_bytes=1000 * (84 * 84 + 10)) == 1000 * (84 * 84 + 10)
     with pytest.raises(UserError, match="too small for 8 games"):
         FrameReplay(50, 8, (84, 84), 4, 3, 0.99, CPU, 0)
+
+
+def test_frames_that_would_have_fitted() -> None:
+    """A run with a gigabyte beside its replay: what fits leaves that gigabyte, a quarter more, and half a gigabyte."""
+    peak = frame_replay_bytes(1_000_000) + 10**9
+    fits = frames_that_fit(1_000_000, 6 * 10**9, peak)
+    assert frame_replay_bytes(fits) == pytest.approx(6e9 - 1.25e9 - 0.5e9, rel=1e-4)
+    assert frames_that_fit(1_000_000, 10**9, peak) == 0
 
 
 @pytest.mark.cuda

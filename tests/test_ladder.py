@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 import safetensors.numpy
 
+from fastdqn.schedules import updates_due
 from tests.scripts import records, summary, train
 
-SCRIPTS = ("01_baseline", "02_play_steps", "03_parallel", "04_cuda_async", "05_opencv_wrappers")
-PARALLEL = SCRIPTS[2:]
+VECTOR = ("06_vector_env", "07_device_replay", "08_overlap", "09_cuda_graph")
+SCRIPTS = ("01_baseline", "02_play_steps", "03_parallel", "04_cuda_async", "05_opencv_wrappers", *VECTOR)
+PARALLEL = SCRIPTS[2:5]
 CATCH = (
     *("--game", "tests.toys:Catch", "--batch-size", "8", "--learning-rate", "1e-3", "--replay-initial", "200"),
     *("--replay-size", "5000", "--epsilon-decay", "800", "--target-sync", "100", "--max-env-steps", "1800"),
@@ -75,6 +77,37 @@ def test_the_ratio_holds_with_a_slow_player(tmp_path: Path) -> None:
     )
     result = summary(train("03_parallel", tmp_path, *words))
     assert (result["env_steps"], result["updates"]) == (120, 20)
+
+
+@pytest.mark.parametrize("script", VECTOR)
+def test_vector_scripts_repeat_and_keep_ratio_and_schedules(tmp_path: Path, script: str) -> None:
+    """Five games of Breakout at once: the same run twice; updates, epsilon and target copies at 02's env steps."""
+    words = (*SHORT, "--game", "breakout", "--num-envs", "5", "--steps", "4", "--n-step", "3", "--env-threads", "2")
+    words += ("--epsilon-decay", "300")
+    first = fingerprint(train(script, tmp_path / "a", *words))
+    run = train(script, tmp_path / "b", *words)
+    assert first == fingerprint(run)
+    result = summary(run)
+    assert 200 <= result["env_steps"] < 205
+    overlapped = script in ("08_overlap", "09_cuda_graph")
+    until = result["env_steps"] - (5 if overlapped else 0)  # those of the last step are due in the next
+    assert abs(result["updates"] - len(updates_due(0, until, 4, 100))) <= (1 if overlapped else 0)
+    assert result["samples"] == result["updates"] * 16
+    for line in records(run, "speed.jsonl"):
+        if line["env_steps"]:
+            assert line["epsilon"] == pytest.approx(max(0.02, 1 - line["env_steps"] / 300), abs=5 / 300)
+        if line["updates"] and line["policy_lag"] is not None:
+            assert line["policy_lag"] in ((0, 1, 2) if overlapped else (0,))
+    if overlapped:
+        assert any(line["policy_lag"] for line in records(run, "speed.jsonl"))
+
+
+def test_where_the_time_goes(tmp_path: Path) -> None:
+    run = train("09_cuda_graph", tmp_path, *SHORT, "--where")
+    where = summary(run)["where"]
+    assert {"acting", "emulator", "replay", "update", "logging", "the rest"} == set(where)
+    assert sum(where.values()) == pytest.approx(1.0)
+    assert max(where, key=where.__getitem__) == "update"
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
 
@@ -11,17 +12,19 @@ import torch
 from torch import nn
 
 from fastdqn.acting import EpsilonGreedy, Player
-from fastdqn.config import DQNOptions, Options, Protocol
+from fastdqn.config import DQNOptions, FastOptions, Options, Protocol
+from fastdqn.device import has_bf16, wants_bf16
 from fastdqn.envs.classic import LazyFrames
 from fastdqn.envs.make import make_env
 from fastdqn.errors import UserError
-from fastdqn.learner import DQNLearner
+from fastdqn.learner import DQNLearner, Form, GraphedActions, GraphedUpdates
 from fastdqn.losses import mean_squared_td_error, q_learning_target, taken_values
 from fastdqn.networks import NatureQNetwork
+from fastdqn.replay.frames import FrameReplay
 from fastdqn.replay.nstep import NStep
 from fastdqn.schedules import linear_epsilon, target_sync_due
 from fastdqn.seeding import as_int, seeds_of
-from fastdqn.types import Batch
+from fastdqn.types import Batch, VectorStep
 from fastdqn.variants import make_learner, make_network
 
 
@@ -192,6 +195,214 @@ assert "torch._dynamo" not in sys.modules
 def test_learning_rate_reaches_the_optimiser() -> None:
     learner = DQNLearner(network(), network, DQNOptions(learning_rate=3e-3))
     assert [group["lr"] for group in learner.optimizer.param_groups] == [3e-3]
+
+
+# The fast forms
+
+
+FAST = Form(channels_last=True, fused=True)
+
+
+def run_both(options: Options, form: Form, updates: int = 3) -> tuple[DQNLearner, DQNLearner]:
+    """Return a plain and a fast learner after the same updates on the same batches."""
+    plain = make_learner(options, (4, 84, 84), 6, torch.device("cpu"))
+    fast = make_learner(options, (4, 84, 84), 6, torch.device("cpu"), form)
+    for learner in (plain, fast):
+        with torch.no_grad():
+            for parameter in learner.target.parameters():
+                parameter.add_(0.01)
+    for seed in range(updates):
+        batch = random_batch(16, seed=seed)
+        a, b = plain.update(batch), fast.update(batch)
+        tolerance = 0.02 if form.bf16 else 1e-5
+        assert a.loss.item() == pytest.approx(b.loss.item(), rel=tolerance)
+        assert a.mean_q.item() == pytest.approx(b.mean_q.item(), rel=tolerance, abs=tolerance)
+    return plain, fast
+
+
+@pytest.mark.parametrize("double", [False, True])
+def test_fast_update_equals_the_plain_one(double: bool) -> None:
+    """Channels last and fused Adam: the same gradients to 1e-5 of their size, the same weights to 1e-6."""
+    plain, fast = run_both(Options(dqn=DQNOptions(double=double)), FAST, updates=1)
+    for x, y in zip(plain.network.parameters(), fast.network.parameters(), strict=True):
+        assert x.grad is not None
+        assert y.grad is not None
+        assert (x.grad - y.grad).norm() < 1e-5 * x.grad.norm()
+        # Adam's first step is lr * sign(gradient): where a gradient is all but zero rounding may decide its sign.
+        assert (x - y).abs().max() <= 2.01e-4
+        assert ((x - y).abs() > 1e-6).float().mean() < 1e-3
+    obs = random_batch(8, seed=9).obs
+    torch.testing.assert_close(plain.values(obs), fast.values(obs), rtol=1e-3, atol=1e-4)
+    run_both(Options(dqn=DQNOptions(double=double)), FAST)
+
+
+def test_bf16_update_is_within_its_bound() -> None:
+    """bf16 body, float32 head: on noise for frames gradients differ by less than 15% of their size (measured: up to 9%,
+    in the first layer), loss and values by 2%; weights, gradients, values, loss and Adam stay float32."""
+    plain, fast = run_both(Options(), Form(channels_last=True, fused=True, bf16=True), updates=1)
+    for x, y in zip(plain.network.parameters(), fast.network.parameters(), strict=True):
+        assert x.grad is not None
+        assert y.grad is not None
+        assert y.dtype == y.grad.dtype == torch.float32
+        assert (x.grad - y.grad).norm() < 0.15 * x.grad.norm()
+    assert fast.values(random_batch(2).obs).dtype == torch.float32
+    state = fast.optimizer.state_dict()["state"]
+    assert {tensor.dtype for entry in state.values() for tensor in entry.values()} == {torch.float32}
+
+
+def test_bf16_tells_actions_apart_that_differ_by_little() -> None:
+    """Pong's values differ by 0.01, which a last layer in bf16 would round away."""
+    learner = make_learner(Options(), (4, 84, 84), 6, torch.device("cpu"), Form(bf16=True))
+    with torch.no_grad():
+        learner.network.head[-1].weight.zero_()  # type: ignore[index, union-attr, operator]
+        learner.network.head[-1].bias.copy_(torch.tensor([5.0, 5.004, 5.001, 5.0, 5.003, 5.002]))  # type: ignore[index, union-attr, operator]
+    values = learner.values(random_batch(4).obs)
+    assert values.argmax(dim=1).tolist() == [1, 1, 1, 1]
+    assert values[0].unique().numel() == 5
+
+
+def test_double_takes_the_choice_from_the_online_network() -> None:
+    learner = make_learner(Options(dqn=DQNOptions(double=True)), (4, 84, 84), 6, torch.device("cpu"))
+    plain = make_learner(Options(), (4, 84, 84), 6, torch.device("cpu"))
+    other = network(3)
+    for one in (learner, plain):
+        one.target.load_state_dict(other.state_dict())
+    batch = random_batch(16)
+    with torch.no_grad():
+        online, target = learner.network(batch.next_obs), other(batch.next_obs)
+        chosen = torch.stack([target[i, online[i].argmax()] for i in range(16)])
+        q = learner.network(batch.obs)[torch.arange(16), batch.action]
+        expected = ((batch.reward + batch.discount * chosen - q) ** 2).mean().item()
+    assert learner.update(batch).loss.item() == pytest.approx(expected, rel=1e-5)
+    assert plain.update(batch).loss.item() != pytest.approx(expected, rel=1e-5)
+
+
+def test_centered_frames_by_hand() -> None:
+    options = FastOptions(center_frames=True, frame_scale=64.0)
+    learner = make_learner(options, (4, 84, 84), 6, torch.device("cpu"), FAST)
+    mean = torch.rand(84, 84) * 100
+    learner.center(mean)
+    obs = random_batch(3).obs
+    before = obs.clone()
+    inputs = (obs.float() - mean) / 64.0
+    by_hand = learner.network.head(learner.network.torso.convs(inputs))  # type: ignore[operator, union-attr]
+    torch.testing.assert_close(learner.values(obs), by_hand, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(learner.target(obs), by_hand, rtol=1e-4, atol=1e-5)
+    assert torch.equal(obs, before)
+    assert "torso.mean_frame" in learner.network.state_dict()
+    plain = make_learner(FastOptions(), (4, 84, 84), 6, torch.device("cpu"))
+    plain.center(mean)  # a network that was not made for it goes on as it was
+    assert "torso.mean_frame" not in plain.network.state_dict()
+
+
+def test_bf16_is_the_default_only_where_it_is_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu = torch.device("cpu")
+    for capability, flags, expected in (
+        ("AVX2", {"avx2"}, False),
+        ("AVX512", {"avx512f"}, False),
+        ("AVX512", {"avx512f", "avx512_bf16"}, True),
+    ):
+        monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda capability=capability: capability)
+        monkeypatch.setattr("fastdqn.device._cpu_flags", lambda flags=flags: flags)
+        assert has_bf16(cpu) is expected
+        assert wants_bf16(FastOptions(), cpu) is expected
+    assert wants_bf16(FastOptions(precision="bf16"), cpu)
+    assert not wants_bf16(FastOptions(precision="fp32"), cpu)
+
+
+def filled_replay(device: torch.device, n_step: int = 3) -> FrameReplay:
+    replay = FrameReplay(4 * 200, 4, (84, 84), 4, n_step, 0.99, device, seed=1)
+    rng = np.random.default_rng(0)
+    replay.reset(rng.integers(256, size=(4, 84, 84), dtype=np.uint8))
+    for _ in range(150):
+        ends = rng.random((2, 4)) < 0.05
+        step = VectorStep(
+            rng.integers(256, size=(4, 84, 84), dtype=np.uint8),
+            rng.integers(-1, 2, size=4).astype(np.float32),
+            ends[0],
+            ends[1] & ~ends[0],
+            np.zeros(4, bool),
+            (),
+        )
+        replay.add(rng.integers(6, size=4), step)
+    return replay
+
+
+def cuda_learner(form: Form) -> DQNLearner:
+    return make_learner(Options(dqn=DQNOptions(double=True)), (4, 84, 84), 6, torch.device("cuda"), form)
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("bf16", [False, True])
+def test_graph_update_equals_the_eager_update(bf16: bool) -> None:
+    form = Form(channels_last=True, fused=True, bf16=bf16)
+    losses: list[list[float]] = []
+    for graphed in (False, True):
+        learner, replay = cuda_learner(form), filled_replay(torch.device("cuda"))
+        draw = functools.partial(replay.sample, 32)
+        graph = GraphedUpdates(learner, draw, replay.generator)
+        update = graph.update if graphed else lambda: learner.update(draw())  # noqa: B023
+        losses.append([])
+        for i in range(12):
+            losses[-1].append(update().loss.item())
+            if i == 7:
+                learner.sync_target()
+    assert losses[0] == pytest.approx(losses[1], rel=2e-2 if bf16 else 1e-3)
+
+
+@pytest.mark.cuda
+def test_each_replay_of_the_graph_draws_new_indices() -> None:
+    learner, replay = cuda_learner(FAST), filled_replay(torch.device("cuda"))
+    drawn: list[torch.Tensor] = []
+
+    def draw() -> Batch:
+        time, game = replay.draw(32)
+        drawn.append(time * 4 + game)
+        return replay.transitions(time, game)
+
+    graph = GraphedUpdates(learner, draw, replay.generator)
+    seen: list[tuple[int, ...]] = []
+    for _ in range(8):
+        graph.update()
+        seen.append(tuple(drawn[-1].tolist()))
+    assert len(set(seen)) == 8
+    assert len(drawn) == GraphedUpdates.WARM_UP + 1  # recorded once, replayed since
+
+
+@pytest.mark.cuda
+def test_learning_and_adding_never_wait_for_the_device() -> None:
+    learner, replay = cuda_learner(FAST), filled_replay(torch.device("cuda"))
+    graph = GraphedUpdates(learner, lambda: replay.sample(32), replay.generator)
+    for _ in range(GraphedUpdates.WARM_UP + 1):
+        graph.update()
+    step = VectorStep(
+        np.zeros((4, 84, 84), np.uint8),
+        np.zeros(4, np.float32),
+        *(np.zeros(4, bool) for _ in range(3)),  # type: ignore[arg-type]
+        (),
+    )
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for _ in range(5):
+            graph.update()
+            learner.sync_target()
+            replay.add(np.zeros(4, np.int64), step)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.cuda
+def test_graphed_actions_are_the_greedy_ones() -> None:
+    learner, replay = cuda_learner(FAST), filled_replay(torch.device("cuda"))
+    actions = GraphedActions(learner, replay.stacks)
+    for i in range(6):
+        assert actions().tolist() == learner.values(replay.stacks()).argmax(dim=1).tolist()
+        learner.update(random_batch_on("cuda", seed=i))  # the graph reads the weights of the moment
+
+
+def random_batch_on(device: str, seed: int) -> Batch:
+    return Batch(*(tensor.to(device) for tensor in random_batch(16, seed=seed)))
 
 
 @pytest.mark.cuda

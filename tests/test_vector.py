@@ -194,8 +194,8 @@ def test_every_transition_once_and_in_order() -> None:
             rewards[i].append(transition.reward)
         assert next(transitions, None) is None
     for game in rewards:
-        assert len(game) > 40
-        assert len(set(game)) == len(game)
+        assert len(game) > 30
+        assert game[-1] > game[len(game) // 2] > game[0]  # later frames have larger numbers
 
 
 # Acting

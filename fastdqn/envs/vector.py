@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from fastdqn import config
 from fastdqn.envs import games
 from fastdqn.envs.make import PlayEnv, describe, make_env, spaces_of
-from fastdqn.errors import UserError
+from fastdqn.errors import RunError, UserError
 from fastdqn.types import EpisodeEnd, Frame, VectorStep
 
 SIZE: int = 84
@@ -108,7 +108,10 @@ class AtariVector:
         self.env.send(actions)
 
     def recv(self) -> VectorStep:
-        frames, reward, terminated, truncated, info = self.env.recv()
+        try:
+            frames, reward, terminated, truncated, info = self.env.recv()
+        except RuntimeError as error:
+            raise RunError(f"An emulator failed: {error}.") from error
         length: NDArray[np.int64] = info["episode_frame_number"].astype(np.int64)
         begin: NDArray[np.int64] = info["frame_number"] - length
         reset: NDArray[np.bool_] = begin != self._begin  # exact, where "the number of lives is 0" depends on the game

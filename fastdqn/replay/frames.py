@@ -248,6 +248,18 @@ def check_device_memory(
     return needed
 
 
+def frames_that_fit(capacity: int, free_bytes: int, peak_bytes: int) -> int:
+    """Return the capacity that would have fitted where a run with `capacity` frames met the end of the memory.
+
+    Args:
+        capacity: frames of that run's replay.
+        free_bytes: what the device has for this process, when it holds nothing.
+        peak_bytes: the most that the run held, replay included.
+    """
+    rest = max(0, peak_bytes - frame_replay_bytes(capacity))  # networks, optimiser, temporaries
+    return max(0, (free_bytes - rest - rest // 4 - RESERVED_DEVICE_BYTES // 3) // (84 * 84 + ROW_BYTES))
+
+
 def _empty(shape: tuple[int, int], device: torch.device) -> Tensor:
     """Return uninitialised uint8 memory.
 
@@ -256,7 +268,7 @@ def _empty(shape: tuple[int, int], device: torch.device) -> Tensor:
     """
     try:
         return torch.empty(shape, dtype=torch.uint8, device=device)
-    except (torch.OutOfMemoryError, RuntimeError) as error:
+    except RuntimeError as error:  # torch.OutOfMemoryError is one
         raise UserError(
             f"{device} has no {shape[0] * shape[1] / 1e9:.1f} GB in one piece for a replay of {shape[0] - 1} frames; "
             "lower --replay-size."
