@@ -108,6 +108,8 @@ class FrameReplay:
         self._host_age[:] = 0
         self._age[: self.num_envs] = 0
         self._put_frames(frames, 0)
+        if self._copied:
+            self._copied[0].record()
 
     def add(self, actions: NDArray[np.int64], step: VectorStep) -> None:
         """Store what was done in the newest observations, what came of it, and the next frames."""
