@@ -20,7 +20,7 @@ from fastdqn.envs.vector import describe_games
 from fastdqn.learner import Form
 from fastdqn.replay.frames import describe_frame_replay
 from fastdqn.run import Run
-from fastdqn.schedules import target_sync_due, updates_due
+from fastdqn.schedules import linear, target_sync_due, updates_due
 from fastdqn.variants import (
     fastest_greedy,
     fastest_update,
@@ -61,6 +61,9 @@ def train(options: FastOptions) -> int:
                 actions = policy.act(epsilon)
             games.send(actions)
 
+            if options.final_learning_rate is not None:
+                decayed = linear(env_steps, dqn.learning_rate, options.final_learning_rate, options.learning_rate_decay)
+                learner.set_learning_rate(decayed)
             if due and run.updates == 0:
                 learner.center(replay.mean_frame())  # nothing without --center-frames
             for env_step in due:

@@ -163,6 +163,10 @@ class FastOptions(VectorOptions):
     (LeCun et al. 1998, "Efficient BackProp", 4.3: inputs near zero learn faster)."""
     frame_scale: float = 255.0
     """Pixels are divided by this before they enter the network."""
+    final_learning_rate: float | None = None
+    """Step size of Adam at the end of --learning-rate-decay; by default it stays as it is."""
+    learning_rate_decay: int = 250_000
+    """Env steps over which the step size moves to --final-learning-rate, in a straight line."""
 
 
 @dataclass(frozen=True)
@@ -199,9 +203,7 @@ _PONG_FAST = DQNOptions(
 
 PRESETS = {
     "pong": Preset("pong", DQNOptions(), 18.0, 3_000_000),
-    "pong-fast": Preset(
-        "pong", _PONG_FAST, 18.0, 3_000_000, {"steps": 8, "center_frames": True, "frame_scale": 64.0}
-    ),
+    "pong-fast": Preset("pong", _PONG_FAST, 18.0, 3_000_000, {"steps": 8, "center_frames": True, "frame_scale": 64.0}),
     "breakout-small": Preset(
         "breakout",
         dataclasses.replace(
@@ -304,7 +306,11 @@ def check(options: Options) -> None:
             _at_least(options.num_envs, 1, "--num-envs")
         if options.env_threads is not None:
             _at_least(options.env_threads, 1, "--env-threads")
-    if isinstance(options, FastOptions) and not options.frame_scale > 0:
-        raise UserError(f"--frame-scale must be more than 0, not {options.frame_scale:g}.")
+    if isinstance(options, FastOptions):
+        if not options.frame_scale > 0:
+            raise UserError(f"--frame-scale must be more than 0, not {options.frame_scale:g}.")
+        if options.final_learning_rate is not None and not options.final_learning_rate > 0:
+            raise UserError(f"--final-learning-rate must be more than 0, not {options.final_learning_rate:g}.")
+        _at_least(options.learning_rate_decay, 1, "--learning-rate-decay")
     if isinstance(options, ParallelOptions):
         _at_least(options.player_timeout, 1.0, "--player-timeout")

@@ -53,9 +53,17 @@ class DQNLearner:
         self._selector = network if options.double else None
         _keep_compiler_out()
         graphed = device.type == "cuda" and form.fused  # such an update may be captured
-        self.optimizer = torch.optim.Adam(
-            network.parameters(), lr=options.learning_rate, fused=form.fused or None, capturable=graphed
-        )
+        # In a graph the step size is read from the device, so that it may change between two replays.
+        lr = torch.tensor(options.learning_rate, device=device) if graphed else options.learning_rate
+        self.optimizer = torch.optim.Adam(network.parameters(), lr=lr, fused=form.fused or None, capturable=graphed)
+
+    def set_learning_rate(self, learning_rate: float) -> None:
+        """Change the step size of all later updates, graphed ones too; does not wait for the device."""
+        for group in self.optimizer.param_groups:
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(learning_rate)
+            else:
+                group["lr"] = learning_rate
 
     def center(self, mean_frame: Tensor) -> None:
         """Subtract `mean_frame`, (H, W) float32, from all inputs, in networks that were made to center them."""

@@ -16,6 +16,12 @@ def linear_epsilon(env_step: int, start: float, final: float, decay_env_steps: i
     return max(final, start - env_step / decay_env_steps)
 
 
+def linear(env_step: int, start: float, final: float, over_env_steps: int) -> float:
+    """Return the value at `env_step` of a straight line from `start` to `final`, which it keeps from `over_env_steps` on."""
+    share = min(1.0, env_step / over_env_steps)
+    return start + share * (final - start)
+
+
 def target_sync_due(env_step: int, every: int, steps: int = 1) -> bool:
     """Tell whether one of the last `steps` env steps, `env_step` the newest, was a multiple of `every`.
 

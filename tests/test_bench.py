@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from bench import fps
+from bench import fps, learning_curve
 from fastdqn.errors import RunError, UserError
 from tests.scripts import ROOT
 
@@ -121,6 +121,33 @@ def test_bad_input_is_one_sentence(tmp_path: Path, words: tuple[str, ...]) -> No
     assert done.returncode == 2
     assert done.stderr.startswith("error: ")
     assert done.stderr.count("\n") == 1
+
+
+def test_learning_curve_of_a_run(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    episodes = [{"elapsed": 6.0 * i, "env_steps": 100 * i, "score": i - 21, "mean_100": i / 2 - 21} for i in range(30)]
+    (folder / "episodes.jsonl").write_text("".join(json.dumps(episode) + "\n" for episode in episodes) + '{"cut')
+    (folder / "config.json").write_text(json.dumps({"script": "09", "run": {"game": "pong", "seed": 3}}))
+    assert learning_curve.episodes_of(folder) == episodes
+    learning_curve.draw(learning_curve.CurveOptions((folder,), tmp_path / "curve.png"))
+    assert (tmp_path / "curve.png").read_bytes()[:4] == b"\x89PNG"
+    for bad, said in (((), "at least one run"), ((tmp_path / "none",), "not the folder of a run")):
+        with pytest.raises(UserError, match=said):
+            learning_curve.draw(learning_curve.CurveOptions(bad, tmp_path / "x.png"))
+    with pytest.raises(UserError, match="cannot be written"):
+        learning_curve.draw(learning_curve.CurveOptions((folder,), tmp_path / "curve.xyz"))
+
+
+def test_each_row_has_its_own_ceilings() -> None:
+    options = fps.BenchOptions(extra=("--num-envs", "16", "--double"))
+    plain, fast = (fps.Row(rung.script, rung) for rung in (fps.LADDER[0], fps.LADDER[-1]))
+    trial = {"batch_size": 32}
+    assert fps.ceilings_of(plain, trial, options)["env"] == ("--wrappers", "classic")
+    assert fps.ceilings_of(fast, trial, options) == {
+        "env": ("--wrappers", "vector", "--num-envs", "16"),
+        "update": ("--form", "fast", "--batch-size", "32", "--double"),
+    }
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is CUDA")

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from fastdqn.cli import parse
-from fastdqn.config import Options, ParallelOptions, PlayStepsOptions
+from fastdqn.config import FastOptions, Options, ParallelOptions, PlayStepsOptions
 from fastdqn.device import prepare_device
 from fastdqn.errors import UserError
 
@@ -50,6 +50,16 @@ def test_presets(game: str, expected: tuple[float, ...]) -> None:
         dqn = parse(Options, "", argv).dqn
         got = (dqn.replay_size, dqn.replay_initial, dqn.batch_size, dqn.learning_rate, dqn.target_sync)
         assert (*got, dqn.epsilon_final, dqn.epsilon_decay) == expected
+
+
+def test_a_preset_sets_what_a_script_has() -> None:
+    fast = parse(FastOptions, "", ["--game", "pong-fast"])
+    assert (fast.center_frames, fast.frame_scale, fast.run.stop_score) == (True, 64.0, 18.0)
+    assert fast.steps > 4
+    assert parse(FastOptions, "", ["--game", "pong-fast", "--steps", "2"]).steps == 2
+    assert parse(ParallelOptions, "", ["--game", "pong-fast"]).steps == fast.steps
+    assert parse(Options, "", ["--game", "pong-fast"]).dqn == fast.dqn
+    assert parse(FastOptions, "", ["--game", "ALE/Pong-v5"]).dqn == parse(Options, "", []).dqn
 
 
 def test_options_beat_the_preset_wherever_they_stand() -> None:
@@ -184,6 +194,24 @@ def test_the_display_on_a_terminal_of_80_columns(tmp_path: Path) -> None:
 def test_mistakes_end_scripts_without_a_traceback(words: tuple[str, ...], said: str) -> None:
     done = run("experiments/03_parallel.py", *words)
     assert done.returncode in (1, 2)
+    assert said in done.stderr
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--num-envs", "0"), "--num-envs must be at least 1, not 0."),
+        (("--num-envs", "100000000"), "games at once need about 150000.0 GB"),
+        (("--replay-size", "900000000"), "A replay of 900000000 frames needs 6359.4 GB"),
+        (("--replay-size", "100", "--replay-initial", "90"), "--replay-size 100 is too small for 8 games at once"),
+        (("--precision", "fp8"), "invalid choice 'fp8'"),
+    ],
+)
+def test_mistakes_with_many_games_end_without_a_traceback(words: tuple[str, ...], said: str) -> None:
+    done = run("experiments/09_cuda_graph.py", *words)
+    assert done.returncode == 2
     assert said in done.stderr
     assert done.stderr.startswith("error: ")
     assert done.stderr.count("\n") == 1
