@@ -220,8 +220,10 @@ PRESETS = {
     "breakout": Preset("breakout", _BREAKOUT, 500.0, 50_000_000),
     "invaders": Preset("space_invaders", _BREAKOUT, 500.0, 50_000_000),
 }
-"""The four presets of the 2017 post, and Pong for 09 as it is solved soonest on two cores (LOG.md). 50 million env steps
-are Nature DQN's 200 million frames."""
+"""The four presets of the 2017 post, and Pong as 09 solves it soonest on two cores (LOG.md).
+
+50 million env steps are Nature DQN's 200 million frames.
+"""
 
 
 def preset_for(name: str, game_id: str) -> Preset:

@@ -17,7 +17,7 @@ def linear_epsilon(env_step: int, start: float, final: float, decay_env_steps: i
 
 
 def linear(env_step: int, start: float, final: float, over_env_steps: int) -> float:
-    """Return the value at `env_step` of a straight line from `start` to `final`, which it keeps from `over_env_steps` on."""
+    """Return the value at `env_step` of a straight line from `start` to `final`, met at `over_env_steps` and kept."""
     share = min(1.0, env_step / over_env_steps)
     return start + share * (final - start)
 

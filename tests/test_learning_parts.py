@@ -22,7 +22,7 @@ from fastdqn.losses import mean_squared_td_error, q_learning_target, taken_value
 from fastdqn.networks import NatureQNetwork
 from fastdqn.replay.frames import FrameReplay
 from fastdqn.replay.nstep import NStep
-from fastdqn.schedules import linear_epsilon, target_sync_due
+from fastdqn.schedules import linear, linear_epsilon, target_sync_due
 from fastdqn.seeding import as_int, seeds_of
 from fastdqn.types import Batch, VectorStep
 from fastdqn.variants import make_learner, make_network
@@ -295,6 +295,16 @@ def test_centered_frames_by_hand() -> None:
     assert "torso.mean_frame" not in plain.network.state_dict()
 
 
+def test_a_learning_rate_that_decays() -> None:
+    assert [linear(step, 5e-4, 1e-4, 200) for step in (0, 100, 200, 900)] == pytest.approx([5e-4, 3e-4, 1e-4, 1e-4])
+    learner = make_learner(Options(), (4, 84, 84), 6, torch.device("cpu"), FAST)
+    before = [p.detach().clone() for p in learner.network.parameters()]
+    learner.set_learning_rate(1e-3)
+    learner.update(random_batch(4))
+    step = max(float((p - old).abs().max()) for p, old in zip(learner.network.parameters(), before, strict=True))
+    assert step == pytest.approx(1e-3, rel=0.05)  # Adam's first step is the learning rate
+
+
 def test_bf16_is_the_default_only_where_it_is_fast(monkeypatch: pytest.MonkeyPatch) -> None:
     cpu = torch.device("cpu")
     for capability, flags, expected in (
@@ -347,6 +357,7 @@ def test_graph_update_equals_the_eager_update(bf16: bool) -> None:
             losses[-1].append(update().loss.item())
             if i == 7:
                 learner.sync_target()
+                learner.set_learning_rate(1e-3)  # a graph reads it from the device
     assert losses[0] == pytest.approx(losses[1], rel=2e-2 if bf16 else 1e-3)
 
 

@@ -259,6 +259,8 @@ def test_how_many_games_and_threads(monkeypatch: pytest.MonkeyPatch) -> None:
         (VectorOptions(num_envs=0), "--num-envs must be at least 1"),
         (VectorOptions(env_threads=0), "--env-threads must be at least 1"),
         (FastOptions(frame_scale=0.0), "--frame-scale must be more than 0"),
+        (FastOptions(final_learning_rate=0.0), "--final-learning-rate must be more than 0"),
+        (FastOptions(learning_rate_decay=0), "--learning-rate-decay must be at least 1"),
     ],
 )
 def test_impossible_options_are_one_sentence(options: VectorOptions, words: str) -> None:
