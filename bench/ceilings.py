@@ -39,8 +39,12 @@ class Ceiling:
     """Threads that the emulators play in, with the vector wrappers (env)."""
     form: Literal["plain", "fast"] = "plain"
     """The update of 01 to 08, or that of 09 (update)."""
-    double: bool = False
-    """With Double Q-learning (update)."""
+    double: bool | None = None
+    """With Double Q-learning or without (update); by default as the game's preset says."""
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """Arithmetic of the fast form (update)."""
+    threads: int | None = None
+    """CPU threads that PyTorch learns with."""
     batch_size: int = 32
     """Transitions in an update (update)."""
     game: str = "pong"
@@ -142,8 +146,9 @@ def main() -> int:
         options = with_preset(FastOptions(), ceiling.game)
         options = dataclasses.replace(
             options,
-            run=dataclasses.replace(options.run, device=ceiling.device),
-            dqn=dataclasses.replace(options.dqn, double=ceiling.double),
+            run=dataclasses.replace(options.run, device=ceiling.device, threads=ceiling.threads),
+            dqn=options.dqn if ceiling.double is None else dataclasses.replace(options.dqn, double=ceiling.double),
+            precision=ceiling.precision,
             num_envs=ceiling.num_envs,
             env_threads=ceiling.env_threads,
         )

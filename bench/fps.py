@@ -205,13 +205,16 @@ def time_ceiling(what: str, words: list[str], options: BenchOptions, device: str
 
 def ceilings_of(row: Row, trial: dict[str, Any], options: BenchOptions) -> dict[str, tuple[str, ...]]:
     """Return the words that ask for the two ceilings of a row: what its games and its update do alone."""
-    words = [*options.extra, *row.extra]
+    words = [part for word in (*options.extra, *row.extra) for part in word.split("=", 1)]
+
+    def given(*names: str) -> list[str]:
+        return [part for i, word in enumerate(words[:-1]) if word in names for part in words[i : i + 2]]
+
     games = ["--wrappers", row.rung.wrappers]
     if row.rung.wrappers == "vector":
-        for name in ("--num-envs", "--env-threads"):
-            games += [part for i, word in enumerate(words[:-1]) if word == name for part in words[i : i + 2]]
+        games += given("--num-envs", "--env-threads")
     update = ["--form", row.rung.form, "--batch-size", str(trial["batch_size"])]
-    update += ["--double"] if "--double" in words else []
+    update += given("--precision", "--threads") + [word for word in words if word in ("--double", "--no-double")]
     return {"env": tuple(games), "update": tuple(update)}
 
 

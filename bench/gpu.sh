@@ -2,7 +2,8 @@
 # Everything that wants a GPU, in pieces of less than 10 minutes each, for a machine that may have no network.
 #
 #   bench/gpu.sh tests     the tests marked cuda
-#   bench/gpu.sh ladder    bench/fps.py over all scripts, 32 samples for each env step
+#   bench/gpu.sh seed      bench/fps.py over 01 to 05, 32 samples for each env step
+#   bench/gpu.sh ladder    the same over 01 and 06 to 09
 #   bench/gpu.sh nature    01, 07, 08 and 09 with 8 samples for each env step, and 09 with 16 to 256 games
 #   bench/gpu.sh learner   the update of 09 alone, batch 32 to 4096, and with it where 09's time goes
 #   bench/gpu.sh sweep     02 with N = 1 to 6
@@ -19,10 +20,10 @@ DEVICE=${DEVICE:-cuda}
 OUT=${OUT:-bench/results/gpu}
 SEEDS=${SEEDS:-0 1 2 3 4}
 if [ -n "${QUICK:-}" ]; then
-  ladder=(--only 01,09) nature=(--only 07,09) games=8,16 batches="32 128" steps=1..2
+  seed=(--only 01,05) ladder=(--only 01,09) nature=(--only 07,09) games=8,16 batches="32 128" steps=1..2
   repeats=1 seconds=4 minutes=0.4 tests=(-k "by_hand") SEEDS=0
 else
-  ladder=() nature=(--only 01,07,08,09) games=16,32,64,128,256 batches="32 64 128 256 512 1024 2048 4096" steps=1..6
+  seed=(--only 01,02,03,04,05) ladder=(--only 01,06,07,08,09) nature=(--only 01,07,08,09) games=16,32,64,128,256 batches="32 64 128 256 512 1024 2048 4096" steps=1..6
   repeats=2 seconds=8 minutes=1.7 tests=(-m cuda)
 fi
 mkdir -p "$OUT"
@@ -49,6 +50,10 @@ fps() {
 
 tests() {
   "$PYTHON" -m pytest "${tests[@]}" -p no:cacheprovider 2>&1 | tee "$OUT/tests.log"
+}
+
+seed() {
+  fps "${seed[@]}" --repeats "$repeats" 2>&1 | tee "$OUT/seed.log"
 }
 
 ladder() {
@@ -83,7 +88,7 @@ pong() {
 }
 
 case "${1:-}" in
-  tests | ladder | nature | learner | sweep | pong) machine; "$1" ;;
-  all) machine; tests; ladder; nature; learner; sweep; pong ;;
-  *) sed -n '2,17p' "$0" >&2; exit 2 ;;
+  tests | seed | ladder | nature | learner | sweep | pong) machine; "$1" ;;
+  all) machine; tests; seed; ladder; nature; learner; sweep; pong ;;
+  *) sed -n '2,18p' "$0" >&2; exit 2 ;;
 esac

@@ -33,6 +33,7 @@ def episodes_of(run: Path) -> list[dict[str, Any]]:
     """
     try:
         text = (run / "episodes.jsonl").read_text(encoding="utf-8")
+        (run / "config.json").read_text(encoding="utf-8")
     except OSError as error:
         raise UserError(f"{run} is not the folder of a run: {error.strerror}.") from error
     episodes = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]

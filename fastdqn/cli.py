@@ -75,14 +75,16 @@ def _out_of_memory(options: Options) -> str:
     """Return the sentence for a CUDA device whose memory did not suffice."""
     import torch
 
-    from fastdqn.replay.frames import frames_that_fit
+    from fastdqn.replay.frames import frame_replay_bytes, frames_that_fit
 
-    free = torch.cuda.mem_get_info()[0] + torch.cuda.memory_reserved()
-    fits = frames_that_fit(options.dqn.replay_size, free, torch.cuda.max_memory_allocated())
-    return (
-        f"The memory of the CUDA device did not suffice; --replay-size {fits} would fit (it was "
-        f"{options.dqn.replay_size}), or lower --batch-size."
-    )
+    size = options.dqn.replay_size
+    peak = torch.cuda.max_memory_allocated()
+    said = "The memory of the CUDA device did not suffice; lower --batch-size"
+    if peak < frame_replay_bytes(size):  # the replay was not there: it is not what takes the memory
+        return f"{said}."
+    fits = frames_that_fit(size, torch.cuda.mem_get_info()[0] + torch.cuda.memory_reserved(), peak)
+    fits = min(fits, size - size // 10)  # what could not be had any more is in no count
+    return f"{said}, or keep fewer frames than {size}: --replay-size {fits} would fit."
 
 
 def _game_in(words: Sequence[str]) -> str | None:

@@ -77,10 +77,11 @@ class DQNLearner:
 
     def update(self, batch: Batch) -> Metrics:
         """Make one optimiser step on `batch` (B transitions on the learner's device); does not wait for it."""
+        # Two regions: in one, PyTorch before 2.11 reuses the selector's bf16 weights, which carry no gradient.
+        with torch.no_grad(), self._arithmetic():
+            q_t = self.target(batch.next_obs)  # (B, A)
+            q_t_selector = q_t if self._selector is None else self._selector(batch.next_obs)
         with self._arithmetic():
-            with torch.no_grad():
-                q_t = self.target(batch.next_obs)  # (B, A)
-                q_t_selector = q_t if self._selector is None else self._selector(batch.next_obs)
             q_tm1 = self.network(batch.obs)  # (B, A)
         target = q_learning_target(batch.reward, batch.discount, q_t, q_t_selector)  # (B,)
         qa_tm1 = taken_values(q_tm1, batch.action)  # (B,)
@@ -120,17 +121,18 @@ class GraphedUpdates:
         self._generator = generator
         self._graph: torch.cuda.CUDAGraph | None = None
         self._metrics: Metrics | None = None
+        self._side = torch.cuda.Stream()
         self._warm = 0
 
     def update(self) -> Metrics:
         """Draw and train once. The metrics' tensors are overwritten by the next call."""
         if self._warm < self.WARM_UP:
             self._warm += 1
-            side, main = torch.cuda.Stream(), torch.cuda.current_stream()
-            side.wait_stream(main)
-            with torch.cuda.stream(side):
+            main = torch.cuda.current_stream()
+            self._side.wait_stream(main)
+            with torch.cuda.stream(self._side):
                 metrics = self._learner.update(self._draw())
-            main.wait_stream(side)
+            main.wait_stream(self._side)
             return metrics
         if self._graph is None or self._metrics is None:
             graph = torch.cuda.CUDAGraph()
@@ -157,6 +159,7 @@ class GraphedActions:
         self._actions = torch.empty(0)
         self._pinned = torch.empty(0)
         self._copied = torch.cuda.Event()
+        self._side = torch.cuda.Stream()
         self._warm = 0
 
     def __call__(self) -> NDArray[np.int64]:
@@ -164,11 +167,11 @@ class GraphedActions:
         if self._graph is None:
             if self._warm < self.WARM_UP:
                 self._warm += 1
-                side, main = torch.cuda.Stream(), torch.cuda.current_stream()
-                side.wait_stream(main)
-                with torch.cuda.stream(side):
+                main = torch.cuda.current_stream()
+                self._side.wait_stream(main)
+                with torch.cuda.stream(self._side):
                     actions = self._choose()
-                main.wait_stream(side)
+                main.wait_stream(self._side)
                 return actions.cpu().numpy()
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph):

@@ -13,6 +13,7 @@ from fastdqn.acting import VectorEpsilonGreedy, greedy_actions
 from fastdqn.config import FastOptions, Options, VectorOptions
 from fastdqn.device import env_threads_of, num_envs_of
 from fastdqn.envs.vector import SIZE, VectorEnv, make_vector_env
+from fastdqn.errors import UserError
 from fastdqn.learner import PLAIN, DQNLearner, Form, GraphedActions, GraphedUpdates
 from fastdqn.networks import NatureQNetwork
 from fastdqn.replay.frames import FrameReplay
@@ -73,12 +74,23 @@ def make_games(options: VectorOptions) -> VectorEnv:
     """Return the games that `options` ask for.
 
     Raises:
-        UserError: there is no such game, or not memory enough for so many.
+        UserError: there is no such game, not memory enough for so many, or the run is too short for so many.
     """
+    count, dqn, most = num_envs_of(options), options.dqn, options.run.max_env_steps
+    if dqn.replay_initial < dqn.n_step * count:
+        raise UserError(
+            f"--replay-initial {dqn.replay_initial} is too little for {count} games at once, whose windows of "
+            f"{dqn.n_step} env steps must be complete before the first update; it must be at least {dqn.n_step * count}."
+        )
+    if most is not None and most <= dqn.replay_initial + options.steps + count:
+        raise UserError(
+            f"--max-env-steps {most} ends the run of {count} games before its first update, which waits for "
+            f"--replay-initial {dqn.replay_initial} transitions; raise the first or lower the second."
+        )
     return make_vector_env(
         options.run.game,
         options.protocol,
-        num_envs_of(options),
+        count,
         seeds_of(options.run.seed).env,
         env_threads_of(options),
     )

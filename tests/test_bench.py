@@ -148,6 +148,11 @@ def test_each_row_has_its_own_ceilings() -> None:
         "env": ("--wrappers", "vector", "--num-envs", "16"),
         "update": ("--form", "fast", "--batch-size", "32", "--double"),
     }
+    options = fps.BenchOptions(extra=("--num-envs=4", "--threads", "1", "--precision=bf16"))
+    assert fps.ceilings_of(fast, trial, options) == {
+        "env": ("--wrappers", "vector", "--num-envs", "4"),
+        "update": ("--form", "fast", "--batch-size", "32", "--threads", "1", "--precision", "bf16"),
+    }
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is CUDA")

@@ -14,6 +14,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import safetensors.numpy
+import torch
+
+from fastdqn import cli
+from fastdqn.config import Options
 
 from tests.scripts import ROOT, Started, command, only_run, started, summary
 
@@ -112,6 +116,36 @@ def test_an_exception_in_one_of_many_games(tmp_path: Path) -> None:
     assert code == 1
     assert "RuntimeError: the toy emulator broke as it was told to" in err
     assert summary(only_run(tmp_path))["reason"] == "failed"
+
+
+@pytest.mark.parametrize(
+    ("peak", "said"),
+    [
+        (8 * 10**9, "lower --batch-size, or keep fewer frames than 1000000: --replay-size "),
+        (10**9, "The memory of the CUDA device did not suffice; lower --batch-size."),
+    ],
+)
+def test_out_of_device_memory_says_what_would_fit(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], peak: int, said: str
+) -> None:
+    """With the replay on the device the number of frames that would fit; without, the batch is to blame."""
+
+    def train(_: Options) -> int:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.")
+
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: peak)
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda: peak)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (10**8, 10**10))
+    monkeypatch.setattr(sys, "argv", ["09", "--replay-size", "1000000"])
+    with pytest.raises(SystemExit) as end:
+        cli.start(train, Options, "")
+    assert end.value.code == 1
+    err = capsys.readouterr().err
+    assert err.startswith("error: ")
+    assert said in err
+    assert err.count("\n") == 1
+    fits = re.search(r"--replay-size (\d+) would fit", err)
+    assert fits is None or 800_000 < int(fits[1]) <= 900_000
 
 
 def test_a_loss_that_is_no_number_leaves_the_last_good_weights(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from fastdqn.envs.vector import (
     distinct_seeds,
     make_vector_env,
 )
-from fastdqn.errors import UserError
+from fastdqn.errors import RunError, UserError
 from fastdqn.schedules import target_sync_due, updates_due
 from fastdqn.types import Observation
 
@@ -88,6 +88,18 @@ def test_the_frame_limit_truncates() -> None:
         episodes += step.episodes
     assert truncated == len(episodes) >= 4
     assert all(episode.truncated and 400 <= episode.frames <= 401 for episode in episodes)  # 401 with the reset's own
+
+
+def test_an_emulator_that_fails_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    env = AtariVector("pong", Protocol(), 2, SEED, threads=1)
+    env.reset()
+
+    def broken() -> None:
+        raise RuntimeError("no more frames")
+
+    monkeypatch.setattr(env.env, "recv", broken)
+    with pytest.raises(RunError, match=r"^An emulator failed: no more frames\.$"):
+        env.recv()
 
 
 @pytest.mark.parametrize("actions", [[6, 0], [-1, 0], [0]])

@@ -123,7 +123,7 @@ class AtariVector:
             )
             self._score[reset] = 0.0
         self._score += reward
-        self._begin, self._length, self._truncated = begin, length, truncated & ~terminated
+        self._begin, self._length, self._truncated = begin, length, truncated
         raw = reward.astype(np.float32)
         return VectorStep(
             frames[:, 0], np.sign(raw) if self._clip else raw, terminated, truncated & ~terminated, reset, episodes

@@ -17,8 +17,8 @@ from torch import Tensor
 from fastdqn.errors import UserError
 from fastdqn.types import Batch, Frame, VectorStep
 
-ROW_BYTES = 10
-"""What is stored of a transition beside its frame: action, reward, age and three flags."""
+ROW_BYTES = 9
+"""What is stored of a transition beside its frame: action 1, reward 4, age 1 and three flags."""
 CANDIDATES = 4
 RESERVED_DEVICE_BYTES = 1_500_000_000
 """What networks, optimiser and an update's temporaries need on a CUDA device, generously."""
@@ -103,6 +103,8 @@ class FrameReplay:
 
     def reset(self, frames: Frame) -> None:
         """Begin with the games' first frames, (N, H, W) uint8."""
+        if self._copied:
+            self._copied[0].synchronize()
         self._host_head = 0
         self._head.zero_()
         self._host_age[:] = 0
@@ -154,7 +156,7 @@ class FrameReplay:
         """Return B transitions, drawn uniformly from all env steps whose window is complete.
 
         An env step that was a reset is drawn again, up to three times; should all four draws be resets, the env
-        step before the last of them is taken, which is the end of a game.
+        step before the first of them is taken, which is the end of a game.
 
         Raises:
             IndexError: there are none yet.
@@ -219,7 +221,7 @@ class FrameReplay:
 
 
 def frame_replay_bytes(capacity: int, frame_bytes: int = 84 * 84) -> int:
-    """Return the memory that `capacity` env steps need: 7,056 bytes a frame of Atari's and ten beside it."""
+    """Return the memory that `capacity` env steps need: 7,056 bytes a frame of Atari's and nine beside it."""
     return capacity * (frame_bytes + ROW_BYTES)
 
 
