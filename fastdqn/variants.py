@@ -80,7 +80,8 @@ def make_games(options: VectorOptions) -> VectorEnv:
     if dqn.replay_initial < dqn.n_step * count:
         raise UserError(
             f"--replay-initial {dqn.replay_initial} is too little for {count} games at once, whose windows of "
-            f"{dqn.n_step} env steps must be complete before the first update; it must be at least {dqn.n_step * count}."
+            f"{dqn.n_step} env steps must be complete before the first update; it must be at least "
+            f"{dqn.n_step * count}."
         )
     if most is not None and most <= dqn.replay_initial + options.steps + count:
         raise UserError(

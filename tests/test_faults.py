@@ -18,7 +18,6 @@ import torch
 
 from fastdqn import cli
 from fastdqn.config import Options
-
 from tests.scripts import ROOT, Started, command, only_run, started, summary
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="needs POSIX signals")
