@@ -82,7 +82,7 @@ sweep() {
 
 pong() {
   for seed in $SEEDS; do
-    "$PYTHON" experiments/09_cuda_graph.py --game pong-fast --device "$DEVICE" --seed "$seed" \
+    "$PYTHON" experiments/09_cuda_graph.py --game pong-fast --num-envs 64 --device "$DEVICE" --seed "$seed" \
       --runs-dir "$OUT/runs" --max-minutes "$minutes"
   done 2>&1 | tee "$OUT/pong.log"
 }

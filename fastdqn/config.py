@@ -190,20 +190,28 @@ _BREAKOUT = DQNOptions(
 )
 
 _PONG_FAST = DQNOptions(
-    replay_size=200_000,
+    replay_size=300_000,
     replay_initial=5_000,
-    batch_size=4,
+    batch_size=2,
     learning_rate=5e-4,
     gamma=0.98,
     n_step=5,
-    target_sync=1_600,
-    epsilon_decay=50_000,
-    double=True,
+    target_sync=3_200,
+    epsilon_final=0.01,
+    epsilon_decay=100_000,
 )
+_PONG_FAST_EXECUTION = {
+    "num_envs": 16,
+    "steps": 16,
+    "center_frames": True,
+    "frame_scale": 64.0,
+    "final_learning_rate": 1e-4,
+    "learning_rate_decay": 250_000,
+}
 
 PRESETS = {
     "pong": Preset("pong", DQNOptions(), 18.0, 3_000_000),
-    "pong-fast": Preset("pong", _PONG_FAST, 18.0, 3_000_000, {"steps": 8, "center_frames": True, "frame_scale": 64.0}),
+    "pong-fast": Preset("pong", _PONG_FAST, 18.0, 3_000_000, _PONG_FAST_EXECUTION),
     "breakout-small": Preset(
         "breakout",
         dataclasses.replace(
