@@ -11,7 +11,7 @@ pong: $(VENV)/ready ## train Pong with the fastest script, on the GPU if there i
 	$(BIN)/python $(BEST) --device auto $(ARGS)
 
 test: $(VENV)/ready ## all tests, slow learning tests included
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --numprocesses logical $(ARGS)
 
 check: $(VENV)/ready ## lint, format, types, import direction
 	$(BIN)/ruff check .

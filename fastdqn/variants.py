@@ -12,7 +12,7 @@ from torch import nn
 from fastdqn.acting import VectorEpsilonGreedy, greedy_actions
 from fastdqn.config import FastOptions, Options, VectorOptions
 from fastdqn.device import env_threads_of, num_envs_of
-from fastdqn.envs.vector import SIZE, VectorEnv, make_vector_env
+from fastdqn.envs.vector import SIZE, VectorEnv, check_num_envs, make_vector_env
 from fastdqn.errors import UserError
 from fastdqn.learner import PLAIN, DQNLearner, Form, GraphedActions, GraphedUpdates
 from fastdqn.networks import NatureQNetwork
@@ -77,6 +77,7 @@ def make_games(options: VectorOptions) -> VectorEnv:
         UserError: there is no such game, not memory enough for so many, or the run is too short for so many.
     """
     count, dqn, most = num_envs_of(options), options.dqn, options.run.max_env_steps
+    check_num_envs(count)
     if dqn.replay_initial < dqn.n_step * count:
         raise UserError(
             f"--replay-initial {dqn.replay_initial} is too little for {count} games at once, whose windows of "

@@ -1,9 +1,24 @@
-"""Tests marked `cuda` are skipped, with the reason, where there is no CUDA device."""
+"""Tests run side by side, one on each core; those marked `cuda` are skipped where there is no CUDA device."""
 
 from __future__ import annotations
 
+import os
+
 import pytest
 import torch
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give each of pytest-xdist's workers a core of its own, which the scripts that it starts inherit.
+
+    PyTorch's threads wait by spinning: two processes on the same cores slow each other down tenfold.
+    """
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    if worker is None or not hasattr(os, "sched_setaffinity"):
+        return
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cores[int(worker.removeprefix("gw")) % len(cores)]})
+    torch.set_num_threads(1)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

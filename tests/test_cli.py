@@ -205,7 +205,7 @@ def test_mistakes_end_scripts_without_a_traceback(words: tuple[str, ...], said: 
         (("--num-envs", "0"), "--num-envs must be at least 1, not 0."),
         (("--num-envs", "100000000"), "games at once need about 150000.0 GB"),
         (("--replay-size", "900000000"), "A replay of 900000000 frames needs 6358.5 GB"),
-        (("--replay-size", "100", "--replay-initial", "90"), "--replay-size 100 is too small for 8 games at once"),
+        (("--replay-size", "50", "--replay-initial", "40"), "--replay-size 50 is too small for 8 games at once"),
         (("--precision", "fp8"), "invalid choice 'fp8'"),
         (("--n-step", "20", "--num-envs", "900"), "--replay-initial 10000 is too little for 900 games at once"),
         (("--max-env-steps", "10005"), "--max-env-steps 10005 ends the run of 8 games before its first update"),

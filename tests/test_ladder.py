@@ -118,7 +118,7 @@ def test_each_script_learns_catch(tmp_path: Path, script: str) -> None:
     scores = [episode["score"] for episode in records(run, "episodes.jsonl")]
     assert sum(scores[:100]) / 100 < 0.0  # it was not easy to begin with
     assert sum(scores[-100:]) / 100 >= LEARNT
-    assert summary(run)["updates"] >= 400
+    assert summary(run)["updates"] >= 395
 
 
 @pytest.mark.slow

@@ -187,6 +187,23 @@ def test_nan_loss_stops_the_run_in_one_sentence(tmp_path: Path) -> None:
     assert json.loads((run.folder / "summary.json").read_text())["reason"] == "failed"
 
 
+@pytest.mark.parametrize("broken", ["loss", "weight"])
+def test_what_is_no_number_leaves_the_last_good_weights(tmp_path: Path, broken: str) -> None:
+    weights = {"layer": torch.ones(3)}
+    with pytest.raises(RunError) as caught:  # noqa: SIM117
+        with Run("09_cuda_graph", options(tmp_path), CPU) as run:
+            run.weights = weights
+            run.updated(metrics(), 32)
+            run.played(NOTHING, 1.0)  # the record of update 1 finds all well
+            run.updated(metrics(math.inf if broken == "loss" else 0.5), 32)
+            weights["layer"][1] = 7.0 if broken == "loss" else math.nan
+            run._record(time.perf_counter())
+    what = "The loss became inf" if broken == "loss" else "A weight is no longer a finite number"
+    kept = run.folder / "weights.safetensors"
+    assert str(caught.value).startswith(f"{what} at env step 1, update 2; the weights of update 1 are kept in {kept};")
+    assert safetensors.torch.load_file(kept)["layer"].tolist() == [1.0, 1.0, 1.0]
+
+
 def test_a_failed_run_keeps_weights_and_summary(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), Run("01_baseline", options(tmp_path), CPU) as run:
         run.weights = {"layer": torch.ones(2)}
