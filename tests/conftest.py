@@ -8,7 +8,7 @@ import pytest
 import torch
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure() -> None:
     """Give each of pytest-xdist's workers a core of its own, which the scripts that it starts inherit.
 
     PyTorch's threads wait by spinning: two processes on the same cores slow each other down tenfold.
