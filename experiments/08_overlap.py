@@ -7,7 +7,7 @@ Differs from 07: the order. The updates that fall due in one step of the games a
 actions come from weights that are up to N / steps updates older than the newest (logged as policy lag). The ratio of
 updates to env steps and the period of the target network stay exact.
 
-Measured (MEASURED08
+Measured (2 cores, no GPU, see LOG.md): 32.3 env steps/s, 97% of what the update makes alone.
 """
 
 import fastdqn.startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports below
