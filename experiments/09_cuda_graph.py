@@ -8,7 +8,8 @@ Adam. On the CPU the same update runs without a graph, in the fastest form that 
 Differs from 08: how the arithmetic is carried out, not what is computed. (Three options that change what is learnt live
 here, off unless asked for: --center-frames, --frame-scale, --final-learning-rate; the preset pong-fast asks for them.)
 
-Measured (2 cores, no GPU, see LOG.md): 42.5 env steps/s, 1.75 x 01. Pong, with the preset pong-fast: solved in 17.5 minutes.
+Measured (2 cores, no GPU, see LOG.md): 42.5 env steps/s, 1.75 x 01. Pong, with the preset pong-fast: solved in 17.5
+minutes.
 """
 
 import fastdqn.startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports below
