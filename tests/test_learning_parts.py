@@ -303,7 +303,9 @@ def test_a_learning_rate_that_decays() -> None:
     before = [p.detach().clone() for p in learner.network.parameters()]
     learner.set_learning_rate(1e-3)
     learner.update(random_batch(4))
-    step = max(float((p - old).abs().max()) for p, old in zip(learner.network.parameters(), before, strict=True))
+    step = max(
+        float((p.detach() - old).abs().max()) for p, old in zip(learner.network.parameters(), before, strict=True)
+    )
     assert step == pytest.approx(1e-3, rel=0.05)  # Adam's first step is the learning rate
 
 
