@@ -12,6 +12,7 @@ import json
 import statistics
 import sys
 import time
+from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
@@ -19,12 +20,12 @@ import torch
 
 from fastdqn.cli import parsed, with_preset
 from fastdqn.config import FastOptions, VectorOptions, check
-from fastdqn.device import keep_freed_memory, prepare_device, wants_bf16
+from fastdqn.device import keep_freed_memory, prepare_device
 from fastdqn.envs.make import make_env, spaces_of
 from fastdqn.errors import UserError
-from fastdqn.learner import PLAIN, Form, GraphedUpdates
+from fastdqn.learner import PLAIN, GraphedUpdates
 from fastdqn.types import Batch
-from fastdqn.variants import make_games, make_learner
+from fastdqn.variants import fastest_form, make_games, make_learner
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,19 +64,17 @@ def env_only(ceiling: Ceiling, options: VectorOptions) -> dict[str, float]:
     rng = np.random.default_rng(0)
     env.reset(seed=0)
     actions: list[int] = rng.integers(spaces_of(env)[1], size=4096).tolist()
-    env_steps, begin, warm = 0, time.perf_counter(), False
-    while True:
+
+    def play() -> int:
+        nonlocal actions
         for action in actions[:100]:
             *_, terminated, truncated, _ = env.step(action)
             if terminated or truncated:
                 env.reset()
         actions = actions[100:] + actions[:100]
-        env_steps += 100
-        now = time.perf_counter()
-        if not warm and now - begin > min(1.0, ceiling.seconds / 4):
-            env_steps, begin, warm = 0, now, True
-        elif warm and now - begin > ceiling.seconds:
-            return {"env_steps_per_s": env_steps / (now - begin)}
+        return 100
+
+    return {"env_steps_per_s": rate_of(play, ceiling.seconds)}
 
 
 def vector_only(ceiling: Ceiling, options: VectorOptions) -> dict[str, float]:
@@ -84,16 +83,27 @@ def vector_only(ceiling: Ceiling, options: VectorOptions) -> dict[str, float]:
     rng = np.random.default_rng(0)
     games.reset()
     actions = rng.integers(games.num_actions, size=(256, games.num_envs))
-    env_steps, begin, warm = 0, time.perf_counter(), False
-    while True:
+
+    def play() -> int:
+        env_steps = 0
         for row in actions:
             games.send(row)
             env_steps += games.num_envs - int(games.recv().reset.sum())
+        return env_steps
+
+    return {"env_steps_per_s": rate_of(play, ceiling.seconds)}
+
+
+def rate_of(play: Callable[[], int], seconds: float) -> float:
+    """Return env steps/s over `seconds` after a short warm-up; each call of `play` returns the env steps it played."""
+    env_steps, begin, warm = 0, time.perf_counter(), False
+    while True:
+        env_steps += play()
         now = time.perf_counter()
-        if not warm and now - begin > min(1.0, ceiling.seconds / 4):
+        if not warm and now - begin > min(1.0, seconds / 4):
             env_steps, begin, warm = 0, now, True
-        elif warm and now - begin > ceiling.seconds:
-            return {"env_steps_per_s": env_steps / (now - begin)}
+        elif warm and now - begin > seconds:
+            return env_steps / (now - begin)
 
 
 def update_only(ceiling: Ceiling, options: FastOptions) -> dict[str, float]:
@@ -103,7 +113,7 @@ def update_only(ceiling: Ceiling, options: FastOptions) -> dict[str, float]:
     form = PLAIN
     if ceiling.form == "fast":
         keep_freed_memory()
-        form = Form(channels_last=True, fused=True, bf16=wants_bf16(options, device))
+        form = fastest_form(options, device)
     learner = make_learner(options, shape, num_actions, device, form)
     size = ceiling.batch_size
     batch = Batch(

@@ -38,7 +38,7 @@ from fastdqn.cli import parsed
 from fastdqn.config import Options, RunOptions, check
 from fastdqn.device import prepare_device
 from fastdqn.errors import RunError, UserError
-from fastdqn.run import environment
+from fastdqn.run import environment, percentages
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -286,8 +286,7 @@ def print_table(console: Console, lines: list[dict[str, Any]], ceilings: dict[An
         console.print(f"ceiling: {spread(values)} {unit} ({said})", soft_wrap=True)
     for line in lines:
         if line["where"]:
-            parts = ", ".join(f"{part} {100 * share:.1f}%" for part, share in line["where"].items())
-            console.print(f"where the time of {line['row']} goes: {parts}", soft_wrap=True)
+            console.print(f"where the time of {line['row']} goes: {percentages(line['where'])}", soft_wrap=True)
     gpu = f", {stamp['gpu']}" if stamp["gpu"] else ", no GPU"
     versions = ", ".join(f"{name} {stamp['packages'][name]}" for name in ("torch", "ale-py", "gymnasium"))
     console.print(f"machine: {stamp['cpu']}, {stamp['cores']} cores{gpu}; {versions}; commit {stamp['commit']}")

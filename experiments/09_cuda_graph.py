@@ -17,13 +17,13 @@ import fastdqn.startup  # noqa: F401 - first: the clock, and Ctrl-C during the i
 from fastdqn import cli
 from fastdqn.acting import epsilons_at
 from fastdqn.config import FastOptions
-from fastdqn.device import keep_freed_memory, prepare_device, wants_bf16
+from fastdqn.device import keep_freed_memory, prepare_device
 from fastdqn.envs.vector import describe_games
-from fastdqn.learner import Form
 from fastdqn.replay.frames import describe_frame_replay
 from fastdqn.run import Run
 from fastdqn.schedules import linear, target_sync_due, updates_due
 from fastdqn.variants import (
+    fastest_form,
     fastest_greedy,
     fastest_update,
     make_frame_replay,
@@ -38,7 +38,7 @@ def train(options: FastOptions) -> int:
     device = prepare_device(options.run)
     keep_freed_memory()
     games = make_games(options)
-    form = Form(channels_last=True, fused=True, bf16=wants_bf16(options, device))
+    form = fastest_form(options, device)
     learner = make_learner(options, games.obs_shape, games.num_actions, device, form)
     replay = make_frame_replay(options, device)
     batch_size = dqn.batch_size * options.steps

@@ -341,8 +341,8 @@ class Run:
             soft_wrap=True,
         )
         if summary["where"]:
-            parts = ", ".join(f"{part} {100 * share:.1f}%" for part, share in summary["where"].items())
-            self._console.print(f"where the time went since the first update: {parts}", soft_wrap=True)
+            said = f"where the time went since the first update: {percentages(summary['where'])}"
+            self._console.print(said, soft_wrap=True)
 
     def _save(self) -> dict[str, Any]:
         """Write the weights and the summary; return the summary."""
@@ -393,6 +393,11 @@ class Run:
             raise RunError(
                 f"Cannot write to {self.folder}: {why}; the run has ended after {self.env_steps} env steps."
             ) from error
+
+
+def percentages(shares: Mapping[str, float]) -> str:
+    """Return the shares of a whole as one line: "update 90.0%, acting 10.0%"."""
+    return ", ".join(f"{part} {100 * share:.1f}%" for part, share in shares.items())
 
 
 class PartTimes:

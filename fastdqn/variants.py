@@ -11,7 +11,7 @@ from torch import nn
 
 from fastdqn.acting import VectorEpsilonGreedy, greedy_actions
 from fastdqn.config import FastOptions, Options, VectorOptions
-from fastdqn.device import env_threads_of, num_envs_of
+from fastdqn.device import env_threads_of, num_envs_of, wants_bf16
 from fastdqn.envs.vector import SIZE, VectorEnv, check_num_envs, make_vector_env
 from fastdqn.errors import UserError
 from fastdqn.learner import PLAIN, DQNLearner, Form, GraphedActions, GraphedUpdates
@@ -104,6 +104,11 @@ def make_policy(
     """Return the epsilon-greedy policy for all games; `greedy` yields the actions of largest value."""
     rng = np.random.default_rng(seeds_of(options.run.seed).policy)
     return VectorEpsilonGreedy(greedy, num_envs_of(options), num_actions, rng)
+
+
+def fastest_form(options: FastOptions, device: torch.device) -> Form:
+    """Return the form in which an update is fastest on `device`, in the precision that `options` ask for."""
+    return Form(channels_last=True, fused=True, bf16=wants_bf16(options, device))
 
 
 def fastest_update(learner: DQNLearner, replay: FrameReplay, batch_size: int) -> Callable[[], Metrics]:

@@ -81,22 +81,20 @@ def shared_memory() -> set[Path]:
     return set(Path("/dev/shm").glob("*mp-*")) if Path("/dev/shm").exists() else set()
 
 
-@pytest.mark.parametrize("script", ["01_baseline", "02_play_steps"])
-def test_ctrl_c_in_one_process(tmp_path: Path, script: str) -> None:
-    with started(script, tmp_path, *TRAINING) as run:
-        reach("training", run)
-        run.ctrl_c()
-        code, out, err = run.finish()
-    assert code == 130
-    assert "not solved (interrupted)" in out
-    assert "Traceback" not in err
-    assert (only_run(tmp_path) / "weights.safetensors").exists()
+REAL_GAMES = ("--replay-initial", "50", "--batch-size", "8")
 
 
-@pytest.mark.parametrize("script", ["06_vector_env", "09_cuda_graph"])
-def test_ctrl_c_with_many_games(tmp_path: Path, script: str) -> None:
-    """On the real emulator with its threads, in the middle of training."""
-    with started(script, tmp_path, "--replay-initial", "50", "--batch-size", "8") as run:
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("01_baseline", TRAINING),
+        ("02_play_steps", TRAINING),
+        ("06_vector_env", REAL_GAMES),  # the emulator's own threads
+        ("09_cuda_graph", REAL_GAMES),
+    ],
+)
+def test_ctrl_c_in_one_process(tmp_path: Path, script: str, words: tuple[str, ...]) -> None:
+    with started(script, tmp_path, *words) as run:
         reach("training", run)
         run.ctrl_c()
         code, out, err = run.finish()

@@ -57,15 +57,11 @@ class AtariVector:
         num_envs: N.
         seed: every game gets a seed of its own that is drawn from this one.
         threads: emulator threads.
-
-    Raises:
-        UserError: N games do not fit into the memory that is available now.
     """
 
     def __init__(
         self, rom: str, protocol: config.Protocol, num_envs: int, seed: np.random.SeedSequence, threads: int
     ) -> None:
-        check_num_envs(num_envs)
         emulator: Any = ale_py
         emulator.ALEInterface.setLoggerMode(emulator.LoggerMode.Error)
         self.env: Any = AtariVectorEnv(
@@ -180,8 +176,8 @@ def make_vector_env(
     Raises:
         UserError: there is no such game, or not memory enough for so many.
     """
+    check_num_envs(num_envs)
     if games.is_custom(game):
-        check_num_envs(num_envs)
         return SerialVector([make_env(game, protocol, "opencv") for _ in range(num_envs)], seed)
     return AtariVector(games.rom_of(game), protocol, num_envs, seed, threads)
 
