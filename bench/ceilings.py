@@ -23,7 +23,7 @@ from fastdqn.config import FastOptions, VectorOptions, check
 from fastdqn.device import keep_freed_memory, prepare_device
 from fastdqn.envs.make import make_env, spaces_of
 from fastdqn.errors import UserError
-from fastdqn.learner import PLAIN, GraphedUpdates
+from fastdqn.learner import PLAIN, Graphed
 from fastdqn.types import Batch
 from fastdqn.variants import fastest_form, make_games, make_learner
 
@@ -128,7 +128,7 @@ def update_only(ceiling: Ceiling, options: FastOptions) -> dict[str, float]:
         return learner.update(batch)
 
     if ceiling.form == "fast" and device.type == "cuda":
-        update = GraphedUpdates(learner, lambda: batch, torch.Generator(device)).update
+        update = Graphed(update)
 
     def timed(count: int) -> float:
         if device.type == "cuda":

@@ -1,4 +1,6 @@
-"""Draws the learning curves of runs: the score of every game, and the mean of the last 100, over minutes and env steps.
+"""Draws the learning curves of runs: the mean of the last 100 games over minutes and env steps.
+
+Runs that differ in their seed alone become one curve with a band; a run on its own shows every game as a dot, too.
 
 python bench/learning_curve.py runs/20261121-...-pong-09_cuda_graph --out bench/results/pong.png
 """
@@ -6,15 +8,15 @@ python bench/learning_curve.py runs/20261121-...-pong-09_cuda_graph --out bench/
 import fastdqn.startup  # noqa: F401 - first: Ctrl-C during the imports below
 
 import dataclasses
-import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 
 from fastdqn.cli import parsed
 from fastdqn.errors import UserError
+from fastdqn.plot import RunData, draw_curves, label_of, read_run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,56 +25,18 @@ class CurveOptions:
     """Folders of runs."""
     out: Path = Path("learning_curve.png")
     """The picture: PNG, SVG or PDF, by its ending."""
-
-
-def episodes_of(run: Path) -> list[dict[str, Any]]:
-    """Return what a run's episodes.jsonl says.
-
-    Raises:
-        UserError: there is no such run, or no game has finished in it.
-    """
-    try:
-        text = (run / "episodes.jsonl").read_text(encoding="utf-8")
-        (run / "config.json").read_text(encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"{run} is not the folder of a run: {error.strerror}.") from error
-    episodes = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
-    if not episodes:
-        raise UserError(f"No game has finished in {run}.")
-    return episodes
+    each: bool = False
+    """A curve for each run, also where only the seeds differ."""
 
 
 def draw(options: CurveOptions) -> None:
     if not options.runs:
         raise UserError("Name the folder of at least one run.")
-    curves = {run: episodes_of(run) for run in options.runs}
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(1, 2, figsize=(10, 4), sharey=True, layout="constrained")
-    for run, episodes in curves.items():
-        config = json.loads((run / "config.json").read_text(encoding="utf-8"))
-        label = f"{config['script']}, {config['run']['game']}, seed {config['run']['seed']}"
-        for side, key, scale in zip(axes, ("elapsed", "env_steps"), (60.0, 1000.0), strict=True):
-            x = [episode[key] / scale for episode in episodes]
-            (line,) = side.plot(x, [episode["mean_100"] for episode in episodes], label=label)
-            side.plot(
-                x, [episode["score"] for episode in episodes], ".", markersize=3, alpha=0.4, color=line.get_color()
-            )
-    axes[0].set_xlabel("minutes since the process began")
-    axes[1].set_xlabel("thousand env steps")
-    axes[0].set_ylabel("score; line: mean of the last 100 games")
-    axes[0].legend(loc="upper left", fontsize=8)
-    for side in axes:
-        side.spines[["top", "right"]].set_visible(False)
-        side.grid(alpha=0.3)
-    try:
-        figure.savefig(options.out, dpi=110)
-    except (OSError, ValueError) as error:
-        raise UserError(f"The picture {options.out} cannot be written: {error}.") from error
-    pyplot.close(figure)
+    groups: dict[str, list[RunData]] = {}
+    for run in map(read_run, options.runs):
+        label = label_of(run) + (f", seed {run.config['run']['seed']}" if options.each else "")
+        groups.setdefault(label, []).append(run)
+    draw_curves(groups, options.out)
 
 
 def main() -> int:

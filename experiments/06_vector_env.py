@@ -41,7 +41,7 @@ def train(options: VectorOptions) -> int:
         stacks = GameStacks(games.reset(), options.protocol.frame_stack, dqn.n_step, dqn.gamma)
         policy = make_policy(
             options,
-            lambda: greedy_actions(learner.values, torch.from_numpy(stacks.obs()).to(device)),
+            lambda: greedy_actions(learner.greedy, torch.from_numpy(stacks.obs()).to(device)),
             games.num_actions,
         )
 

@@ -32,14 +32,14 @@ def train(options: VectorOptions) -> int:
     batch_size = dqn.batch_size * options.steps
     notes = (
         describe_games(games, options.run.game, options.protocol),
-        describe_frame_replay(dqn.replay_size, device),
+        describe_frame_replay(dqn.replay_size, device, options.frame_size**2),
     )
 
     with Run("07_device_replay", options, device, notes) as run:
         run.weights = learner.network.state_dict()
         run.where.enable(options.where)
         replay.reset(games.reset())
-        policy = make_policy(options, lambda: greedy_actions(learner.values, replay.stacks()), games.num_actions)
+        policy = make_policy(options, lambda: greedy_actions(learner.greedy, replay.stacks()), games.num_actions)
 
         while not run.over():
             env_steps = run.env_steps

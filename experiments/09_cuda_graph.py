@@ -21,7 +21,7 @@ from fastdqn.device import keep_freed_memory, prepare_device
 from fastdqn.envs.vector import describe_games
 from fastdqn.replay.frames import describe_frame_replay
 from fastdqn.run import Run
-from fastdqn.schedules import linear, target_sync_due, updates_due
+from fastdqn.schedules import target_sync_due, updates_due
 from fastdqn.variants import (
     fastest_form,
     fastest_greedy,
@@ -30,6 +30,7 @@ from fastdqn.variants import (
     make_games,
     make_learner,
     make_policy,
+    scheduled,
 )
 
 
@@ -43,9 +44,10 @@ def train(options: FastOptions) -> int:
     replay = make_frame_replay(options, device)
     batch_size = dqn.batch_size * options.steps
     update = fastest_update(learner, replay, batch_size)
+    schedule = scheduled(options, learner, replay)
     notes = (
         describe_games(games, options.run.game, options.protocol),
-        describe_frame_replay(dqn.replay_size, device),
+        describe_frame_replay(dqn.replay_size, device, options.frame_size**2),
         f"arithmetic: {'bf16 with a float32 last layer' if form.bf16 else 'float32'}",
     )
 
@@ -63,9 +65,7 @@ def train(options: FastOptions) -> int:
                 actions = policy.act(epsilon)
             games.send(actions)
 
-            if options.final_learning_rate is not None:
-                decayed = linear(env_steps, dqn.learning_rate, options.final_learning_rate, options.learning_rate_decay)
-                learner.set_learning_rate(decayed)
+            schedule(env_steps)
             if due and run.updates == 0:
                 learner.center(replay.mean_frame())  # nothing without --center-frames
             for env_step in due:

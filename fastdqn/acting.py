@@ -121,10 +121,9 @@ class VectorEpsilonGreedy:
         return np.where(explore, actions, self._greedy())
 
 
-def greedy_actions(values: Callable[[Tensor], Tensor], obs: Tensor) -> NDArray[np.int64]:
-    """Return the actions (N,) of largest value for observations (N, C, H, W); waits for the device."""
-    with torch.no_grad():
-        return values(obs).argmax(dim=1).cpu().numpy()
+def greedy_actions(greedy: Callable[[Tensor], Tensor], obs: Tensor) -> NDArray[np.int64]:
+    """Return what `greedy` chooses for observations (N, C, H, W), the actions (N,); waits for the device."""
+    return greedy(obs).cpu().numpy()
 
 
 def epsilons_at(env_steps: int, num_envs: int, dqn: DQNOptions) -> NDArray[np.float64]:

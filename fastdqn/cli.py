@@ -14,7 +14,7 @@ from typing import NoReturn, TypeVar
 import tyro
 
 from fastdqn import startup
-from fastdqn.config import Options, check, preset_for
+from fastdqn.config import VARIANTS, Options, RainbowOptions, check, preset_for, with_variant
 from fastdqn.envs import games
 from fastdqn.errors import RunError, UserError
 
@@ -33,7 +33,10 @@ def parse(options_type: type[OptionsT], description: str, argv: Sequence[str] | 
         SystemExit: after `--help`.
     """
     words = list(sys.argv[1:] if argv is None else argv)
-    defaults = with_preset(options_type(), _game_in(words) or options_type().run.game)
+    defaults = with_preset(options_type(), _value_of("--game", words) or options_type().run.game)
+    variant = _value_of("--variant", words)
+    if isinstance(defaults, RainbowOptions) and variant in VARIANTS:  # tyro refuses other names
+        defaults = with_variant(defaults, variant)
     options = parsed(options_type, words, defaults, description)
     check(options)
     return options
@@ -87,12 +90,12 @@ def _out_of_memory(options: Options) -> str:
     return f"{said}, or keep fewer frames than {size}: --replay-size {fits} would fit."
 
 
-def _game_in(words: Sequence[str]) -> str | None:
-    """Return the game that `words` name, found before the real parse because it decides the defaults."""
+def _value_of(option: str, words: Sequence[str]) -> str | None:
+    """Return the value that `words` give to `option`, found before the real parse because it decides the defaults."""
     for i, word in reversed(list(enumerate(words))):  # the last one counts, as for every option
-        if word.startswith("--game="):
-            return word.removeprefix("--game=")
-        if word == "--game" and i + 1 < len(words):
+        if word.startswith(f"{option}="):
+            return word.removeprefix(f"{option}=")
+        if word == option and i + 1 < len(words):
             return words[i + 1]
     return None
 

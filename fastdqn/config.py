@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import tyro
 
@@ -99,6 +99,8 @@ class DQNOptions:
     """Env steps in which epsilon would fall by 1: epsilon = max(final, start - env_step / decay)."""
     double: bool = False
     """Let the online network choose the action whose value the target network gives (van Hasselt et al. 2015)."""
+    adam_epsilon: float = 1e-8
+    """Adam's epsilon, added to the root of its second moment (Kingma & Ba 2015; Rainbow uses 1.5e-4)."""
 
 
 @dataclass(frozen=True)
@@ -147,8 +149,48 @@ class VectorOptions(PlayStepsOptions):
     """Games N played at once; by default 4 for each core, at least 8 and at most 128."""
     env_threads: int | None = None
     """Threads that the emulators play in; by default one for each core, and no more than games."""
+    frame_size: int = 84
+    """Side of the square frames that the agent sees; 84 is Nature DQN's."""
     where: bool = False
     """Print at the end where the loop's time went; on a GPU this waits for the device after each part."""
+
+
+Variant = Literal["dqn", "n-step", "double", "noisy", "prioritized", "dueling", "distributional", "rainbow"]
+VARIANTS: tuple[Variant, ...] = get_args(Variant)
+"""The eight systems of the 2017 post's author, after Hessel et al. 2017."""
+
+
+@dataclass(frozen=True)
+class PartOptions:
+    """Rainbow's parts (Hessel et al. 2017) beside --double and --n-step; any mix of them."""
+
+    dueling: bool = False
+    """Value and advantage in two streams (Wang et al. 2016)."""
+    noisy: bool = False
+    """Explore by noisy layers instead of epsilon (Fortunato et al. 2018); --variant sets epsilon to 0 with it."""
+    noise: Literal["factorised", "independent"] = "factorised"
+    """Gaussian noise from one number for each input and output, or one for each weight."""
+    noisy_sigma: float | None = None
+    """Noise of the layers at the start; by default the paper's, 0.5 (factorised, over sqrt(inputs)) or 0.017."""
+    prioritized: bool = False
+    """Draw transitions in proportion to their TD error, or to their KL divergence with --distributional (Schaul et al.
+    2016)."""
+    priority_exponent: float = 0.6
+    """Alpha: how much the priorities count; 0 is uniform (Schaul et al. 2016, proportional variant)."""
+    importance_exponent: float = 0.4
+    """Beta at the start: how much of the bias of such draws the importance weights undo (Schaul et al. 2016)."""
+    importance_decay: int = 100_000
+    """Env steps in which beta rises to 1 (the 2017 post; Schaul et al. 2016 take the whole run)."""
+    priority_floor: float = 1e-6
+    """Added to every priority (Schaul et al. 2016, epsilon of section 3.3)."""
+    distributional: bool = False
+    """Learn the distribution of returns instead of their mean (C51, Bellemare et al. 2017)."""
+    atoms: int = 51
+    """Atoms of the distribution (Bellemare et al. 2017)."""
+    value_min: float = -10.0
+    """The lowest atom (Bellemare et al. 2017)."""
+    value_max: float = 10.0
+    """The highest atom (Bellemare et al. 2017)."""
 
 
 @dataclass(frozen=True)
@@ -167,6 +209,30 @@ class FastOptions(VectorOptions):
     """Step size of Adam at the end of --learning-rate-decay; by default it stays as it is."""
     learning_rate_decay: int = 250_000
     """Env steps over which the step size moves to --final-learning-rate, in a straight line."""
+
+
+@dataclass(frozen=True)
+class AgentOptions(FastOptions):
+    """Options of the scripts that know all of Rainbow's parts."""
+
+    parts: Annotated[PartOptions, tyro.conf.arg(name="")] = field(default_factory=PartOptions)
+    network: Literal["nature", "small"] = "nature"
+    """Nature DQN's network, or one with a seventh of its arithmetic at half the --frame-size."""
+    report_env_steps: int = 20_000
+    """Env steps between two reports on what is inside: the mean value of held-out states, noise, priorities, atoms."""
+    held_out: int = 1_000
+    """States whose mean value is reported (the 2017 post takes 1,000)."""
+
+
+@dataclass(frozen=True)
+class RainbowOptions(AgentOptions):
+    """Options of 10."""
+
+    variant: Variant | Literal["all"] = "dqn"
+    """Which parts are on by default: none, one of them, or all (rainbow); each has an option of its own, too. With
+    "all" the eight run one after the other, and one picture shows their learning curves."""
+    seeds: int = 1
+    """Runs of each variant, with the seeds that follow --seed."""
 
 
 @dataclass(frozen=True)
@@ -232,6 +298,31 @@ PRESETS = {
 
 50 million env steps are Nature DQN's 200 million frames.
 """
+
+
+def with_variant(options: RainbowOptions, variant: Variant) -> RainbowOptions:
+    """Return `options` with everything that the name of the variant implies.
+
+    `n-step` and `rainbow` take 2 steps, as the 2017 post's author did, where the game's preset takes 1. Noisy layers do
+    without epsilon.
+    """
+    everything = variant == "rainbow"
+    noisy, dqn = variant == "noisy" or everything, options.dqn
+    parts = dataclasses.replace(
+        options.parts,
+        dueling=variant == "dueling" or everything,
+        noisy=noisy,
+        prioritized=variant == "prioritized" or everything,
+        distributional=variant == "distributional" or everything,
+    )
+    dqn = dataclasses.replace(
+        dqn,
+        double=dqn.double or variant == "double" or everything,
+        n_step=max(dqn.n_step, 2) if variant == "n-step" or everything else dqn.n_step,
+    )
+    if noisy:
+        dqn = dataclasses.replace(dqn, epsilon_start=0.0, epsilon_final=0.0)
+    return dataclasses.replace(options, variant=variant, dqn=dqn, parts=parts)
 
 
 def preset_for(name: str, game_id: str) -> Preset:
@@ -311,11 +402,21 @@ def check(options: Options) -> None:
             f"--steps {options.play_steps} cannot be more than --target-sync {dqn.target_sync}: "
             "the target network would miss copies."
         )
+    network = options.network if isinstance(options, AgentOptions) else "nature"
     if isinstance(options, VectorOptions):
         if options.num_envs is not None:
             _at_least(options.num_envs, 1, "--num-envs")
         if options.env_threads is not None:
             _at_least(options.env_threads, 1, "--env-threads")
+        _between(options.frame_size, 36 if network == "nature" else 26, 210, "--frame-size")
+    if not dqn.adam_epsilon > 0:
+        raise UserError(f"--adam-epsilon must be more than 0, not {dqn.adam_epsilon:g}.")
+    if isinstance(options, RainbowOptions):
+        _at_least(options.seeds, 1, "--seeds")
+    if isinstance(options, AgentOptions):
+        _check_parts(options.parts)
+        _at_least(options.report_env_steps, 1, "--report-env-steps")
+        _at_least(options.held_out, 1, "--held-out")
     if isinstance(options, FastOptions):
         if not options.frame_scale > 0:
             raise UserError(f"--frame-scale must be more than 0, not {options.frame_scale:g}.")
@@ -324,3 +425,18 @@ def check(options: Options) -> None:
         _at_least(options.learning_rate_decay, 1, "--learning-rate-decay")
     if isinstance(options, ParallelOptions):
         _at_least(options.player_timeout, 1.0, "--player-timeout")
+
+
+def _check_parts(parts: PartOptions) -> None:
+    if parts.noisy_sigma is not None and not parts.noisy_sigma >= 0:
+        raise UserError(f"--noisy-sigma must be at least 0, not {parts.noisy_sigma:g}.")
+    _between(parts.priority_exponent, 0.0, 1.0, "--priority-exponent")
+    _between(parts.importance_exponent, 0.0, 1.0, "--importance-exponent")
+    _at_least(parts.importance_decay, 1, "--importance-decay")
+    if not parts.priority_floor > 0:
+        raise UserError(f"--priority-floor must be more than 0, not {parts.priority_floor:g}.")
+    _at_least(parts.atoms, 2, "--atoms")
+    if not parts.value_min < parts.value_max:
+        raise UserError(
+            f"--value-min {parts.value_min:g} must be below --value-max {parts.value_max:g}; the atoms lie between."
+        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import numpy as np
 import torch
@@ -12,9 +13,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fastdqn.config import DQNOptions
-from fastdqn.losses import mean_squared_td_error, q_learning_target, taken_values
-from fastdqn.networks import set_mean_frame, use_channels_last
+from fastdqn.losses import weighted_mean
+from fastdqn.networks import noisy_layers, set_mean_frame, use_channels_last
+from fastdqn.objectives import Objective, ValueObjective
 from fastdqn.types import Batch, Metrics
+
+ResultT = TypeVar("ResultT")
 
 
 @dataclass(frozen=True)
@@ -30,32 +34,50 @@ PLAIN = Form()
 
 
 class DQNLearner:
-    """Deep Q-learning as in the 2017 post: mean squared TD error, Adam, a target network copied now and then.
+    """Deep Q-learning: Adam on an objective's errors, and a target network copied now and then.
+
+    Networks with noisy layers draw new noise for each update and each act, the target network its own (Fortunato et al.
+    2018, section 3); so does the choice of Double Q-learning (the same paper's eq. 16).
 
     Args:
         network: the online network, on its device.
         make_network: makes another one of the same shape, for the target.
         options: learning rate; `double` for Double Q-learning (van Hasselt et al. 2015).
         form: how the arithmetic is laid out.
+        objective: what the networks' outputs mean; by default one value an action and the mean squared TD error, as in
+            the 2017 post.
+        noise: random numbers of noisy layers, on the network's device.
     """
 
     def __init__(
-        self, network: nn.Module, make_network: Callable[[], nn.Module], options: DQNOptions, form: Form = PLAIN
+        self,
+        network: nn.Module,
+        make_network: Callable[[], nn.Module],
+        options: DQNOptions,
+        form: Form = PLAIN,
+        objective: Objective | None = None,
+        noise: torch.Generator | None = None,
     ) -> None:
         self.network = network
         self.form = form
+        self.objective: Objective = objective or ValueObjective()
         self._device = device = next(network.parameters()).device
         self.target = make_network().to(device).requires_grad_(False)
         if form.channels_last:
             use_channels_last(self.network)
             use_channels_last(self.target)
         self.sync_target()
+        self.noise = noise or torch.Generator(device)
+        self._noisy = tuple(noisy_layers(self.network).values())
+        self._noisy_target = tuple(noisy_layers(self.target).values())
         self._selector = network if options.double else None
         _keep_compiler_out()
         graphed = device.type == "cuda" and form.fused  # such an update may be captured
         # In a graph the step size is read from the device, so that it may change between two replays.
         lr = torch.tensor(options.learning_rate, device=device) if graphed else options.learning_rate
-        self.optimizer = torch.optim.Adam(network.parameters(), lr=lr, fused=form.fused or None, capturable=graphed)
+        self.optimizer = torch.optim.Adam(
+            network.parameters(), lr=lr, eps=options.adam_epsilon, fused=form.fused or None, capturable=graphed
+        )
 
     def set_learning_rate(self, learning_rate: float) -> None:
         """Change the step size of all later updates, graphed ones too; does not wait for the device."""
@@ -72,24 +94,47 @@ class DQNLearner:
 
     def values(self, obs: Tensor) -> Tensor:
         """Return the online network's values, float32 (B, A), for uint8 (B, C, H, W), as the update computes them."""
+        return self.objective.values(self.outputs(obs))
+
+    def outputs(self, obs: Tensor) -> Tensor:
+        """Return what the online network makes of `obs`, (B, A) values or (B, A, Z) logits, float32."""
         with self._arithmetic():
             return self.network(obs)
 
-    def update(self, batch: Batch) -> Metrics:
-        """Make one optimiser step on `batch` (B transitions on the learner's device); does not wait for it."""
+    def greedy(self, obs: Tensor) -> Tensor:
+        """Return the actions (B,) of largest value; noisy layers draw new noise, one for all of them."""
+        self.draw_noise()
+        with torch.no_grad():
+            return self.values(obs).argmax(dim=1)
+
+    def draw_noise(self) -> None:
+        """Draw new noise for the online network, if it has noisy layers."""
+        for layer in self._noisy:
+            layer.draw(self.noise)
+
+    def update(self, batch: Batch, weight: Tensor | None = None) -> Metrics:
+        """Make one optimiser step on `batch` (B transitions on the learner's device); does not wait for it.
+
+        Args:
+            weight: importance weights (B,), None for ones.
+        """
+        for layer in self._noisy_target:
+            layer.draw(self.noise)
         # Two regions: in one, PyTorch before 2.11 reuses the selector's bf16 weights, which carry no gradient.
         with torch.no_grad(), self._arithmetic():
-            q_t = self.target(batch.next_obs)  # (B, A)
-            q_t_selector = q_t if self._selector is None else self._selector(batch.next_obs)
+            output_t = selector_t = self.target(batch.next_obs)  # (B, A) or (B, A, Z)
+            if self._selector is not None:
+                self.draw_noise()
+                selector_t = self._selector(batch.next_obs)
+        self.draw_noise()
         with self._arithmetic():
-            q_tm1 = self.network(batch.obs)  # (B, A)
-        target = q_learning_target(batch.reward, batch.discount, q_t, q_t_selector)  # (B,)
-        qa_tm1 = taken_values(q_tm1, batch.action)  # (B,)
-        loss = mean_squared_td_error(qa_tm1, target)
+            output_tm1 = self.network(batch.obs)
+        errors = self.objective.errors(output_tm1, batch, output_t, selector_t)
+        loss = weighted_mean(errors.loss, weight)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         self.optimizer.step()
-        return Metrics(loss.detach(), qa_tm1.detach().mean())
+        return Metrics(loss.detach(), errors.value.mean(), errors.priority)
 
     def sync_target(self) -> None:
         """Copy the online network into the target network (Mnih et al. 2015)."""
@@ -101,47 +146,48 @@ class DQNLearner:
         return torch.autocast(self._device.type, torch.bfloat16, enabled=self.form.bf16)
 
 
-class GraphedUpdates:
-    """The whole update as one CUDA graph, the drawing of its batch included: one launch, and nobody waits.
+class Graphed(Generic[ResultT]):
+    """Device work without a decision on the host, as one CUDA graph: one launch, and nobody waits.
 
-    The first three updates run on a side stream without a graph, so that cuDNN and cuBLAS have chosen and Adam has
-    made its moments; they train on real batches like all others. The target network is copied between replays.
+    The first three calls run on a side stream without a graph, so that cuDNN and cuBLAS have chosen and Adam has made
+    its moments; what they do counts like every other call's.
 
     Args:
-        learner: with `fused` Adam, on a CUDA device.
-        draw: draws a batch from the replay with device operations alone.
-        generator: the random numbers that `draw` takes; each replay goes on in their sequence.
+        work: what to do, with tensors that stay where they are.
+        generators: all random numbers that `work` takes; each replay goes on in their sequences.
     """
 
     WARM_UP = 3
 
-    def __init__(self, learner: DQNLearner, draw: Callable[[], Batch], generator: torch.Generator) -> None:
-        self._learner = learner
-        self._draw = draw
-        self._generator = generator
+    def __init__(self, work: Callable[[], ResultT], *generators: torch.Generator) -> None:
+        self._work = work
+        self._generators = generators
         self._graph: torch.cuda.CUDAGraph | None = None
-        self._metrics: Metrics | None = None
+        self._result: ResultT | None = None
         self._side = torch.cuda.Stream()
         self._warm = 0
 
-    def update(self) -> Metrics:
-        """Draw and train once. The metrics' tensors are overwritten by the next call."""
+    def __call__(self) -> ResultT:
+        """Do the work once. The tensors of its result are overwritten by the next call."""
+        if self._graph is not None and self._result is not None:
+            self._graph.replay()
+            return self._result
         if self._warm < self.WARM_UP:
             self._warm += 1
             main = torch.cuda.current_stream()
             self._side.wait_stream(main)
             with torch.cuda.stream(self._side):
-                metrics = self._learner.update(self._draw())
+                result = self._work()
             main.wait_stream(self._side)
-            return metrics
-        if self._graph is None or self._metrics is None:
-            graph = torch.cuda.CUDAGraph()
-            graph.register_generator_state(self._generator)
-            with torch.cuda.graph(graph):
-                self._metrics = self._learner.update(self._draw())
-            self._graph = graph
-        self._graph.replay()
-        return self._metrics
+            return result
+        graph = torch.cuda.CUDAGraph()
+        for generator in self._generators:
+            graph.register_generator_state(generator)
+        with torch.cuda.graph(graph):
+            result = self._work()
+        self._graph, self._result = graph, result
+        graph.replay()
+        return result
 
 
 class GraphedActions:
@@ -150,43 +196,20 @@ class GraphedActions:
     Returning them is the only moment in which the host waits for the device.
     """
 
-    WARM_UP = 3
-
     def __init__(self, learner: DQNLearner, stacks: Callable[[], Tensor]) -> None:
-        self._learner = learner
-        self._stacks = stacks
-        self._graph: torch.cuda.CUDAGraph | None = None
-        self._actions = torch.empty(0)
+        self._choose = Graphed(lambda: learner.greedy(stacks()), learner.noise)
         self._pinned = torch.empty(0)
         self._copied = torch.cuda.Event()
-        self._side = torch.cuda.Stream()
-        self._warm = 0
 
     def __call__(self) -> NDArray[np.int64]:
         """Return the actions (N,) of largest value; the array is overwritten by the next call."""
-        if self._graph is None:
-            if self._warm < self.WARM_UP:
-                self._warm += 1
-                main = torch.cuda.current_stream()
-                self._side.wait_stream(main)
-                with torch.cuda.stream(self._side):
-                    actions = self._choose()
-                main.wait_stream(self._side)
-                return actions.cpu().numpy()
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
-                self._actions = self._choose()
-            self._pinned = torch.empty(self._actions.shape, dtype=torch.int64, pin_memory=True)
-            self._graph = graph
-        self._graph.replay()
-        self._pinned.copy_(self._actions, non_blocking=True)
+        actions = self._choose()
+        if self._pinned.shape != actions.shape:
+            self._pinned = torch.empty(actions.shape, dtype=torch.int64, pin_memory=True)
+        self._pinned.copy_(actions, non_blocking=True)
         self._copied.record()
         self._copied.synchronize()
         return self._pinned.numpy()
-
-    def _choose(self) -> Tensor:
-        with torch.no_grad():
-            return self._learner.values(self._stacks()).argmax(dim=1)
 
 
 def _keep_compiler_out() -> None:

@@ -6,6 +6,7 @@ Names carry time: `q_tm1` are the values of the observation in which `a_tm1` was
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 from torch.nn import functional
 
@@ -35,17 +36,98 @@ def q_learning_target(r_t: Tensor, discount_t: Tensor, q_t_value: Tensor, q_t_se
 
 
 def taken_values(q_tm1: Tensor, a_tm1: Tensor) -> Tensor:
-    """Return q_tm1[b, a_tm1[b]], shape (B,), from (B, A) values and (B,) int64 actions."""
-    if q_tm1.dim() != 2 or a_tm1.shape != q_tm1.shape[:1]:
-        raise ValueError(f"q_tm1 must be (B, A) and a_tm1 (B,), not {tuple(q_tm1.shape)} and {tuple(a_tm1.shape)}")
-    return q_tm1.gather(1, a_tm1.unsqueeze(1)).squeeze(1)
+    """Return q_tm1[b, a_tm1[b]] from (B, A) values, shape (B,), or (B, A, Z) logits, shape (B, Z), and (B,) actions."""
+    if q_tm1.dim() not in (2, 3) or a_tm1.shape != q_tm1.shape[:1]:
+        raise ValueError(
+            f"q_tm1 must be (B, A) or (B, A, Z) and a_tm1 (B,), not {tuple(q_tm1.shape)} and {tuple(a_tm1.shape)}"
+        )
+    if q_tm1.dim() == 2:
+        return q_tm1.gather(1, a_tm1.unsqueeze(1)).squeeze(1)
+    return q_tm1.gather(1, a_tm1.view(-1, 1, 1).expand(-1, 1, q_tm1.shape[2])).squeeze(1)
 
 
-def mean_squared_td_error(qa_tm1: Tensor, target_tm1: Tensor) -> Tensor:
-    """Return the mean over the batch of (target - Q(s, a))^2, a scalar; the target carries no gradient.
+def squared_td_errors(qa_tm1: Tensor, target_tm1: Tensor) -> Tensor:
+    """Return (target - Q(s, a))^2 of each transition, shape (B,); the target carries no gradient.
 
     Deviates: Nature DQN clips the error term to [-1, 1]; the 2017 post uses the plain square.
     """
     if qa_tm1.shape != target_tm1.shape or qa_tm1.dim() != 1:
         raise ValueError(f"both must be (B,), not {tuple(qa_tm1.shape)} and {tuple(target_tm1.shape)}")
-    return functional.mse_loss(qa_tm1, target_tm1.detach())
+    return functional.mse_loss(qa_tm1, target_tm1.detach(), reduction="none")
+
+
+def weighted_mean(errors: Tensor, weight: Tensor | None) -> Tensor:
+    """Return the mean over the batch of weight * errors, a scalar; `weight` (B,) are importance weights, None for ones.
+
+    Schaul et al. 2016, section 3.4.
+    """
+    if weight is None:
+        return errors.mean()
+    if errors.dim() != 1 or weight.shape != errors.shape:
+        raise ValueError(f"both must be (B,), not {tuple(errors.shape)} and {tuple(weight.shape)}")
+    return (weight * errors).mean()
+
+
+def expected_values(logits: Tensor, atoms: Tensor) -> Tensor:
+    """Return the means (B, A) of the distributions that `logits` (B, A, Z) give to `atoms` (Z,).
+
+    Bellemare et al. 2017, section 4: Q(x, a) = sum_i z_i p_i(x, a).
+    """
+    if logits.dim() != 3 or atoms.shape != logits.shape[2:]:
+        raise ValueError(f"logits must be (B, A, Z) and atoms (Z,), not {tuple(logits.shape)} and {tuple(atoms.shape)}")
+    return logits.softmax(dim=2) @ atoms
+
+
+def categorical_projection(probabilities: Tensor, moved: Tensor, atoms: Tensor) -> Tensor:
+    """Return distributions over `moved` atoms projected onto the fixed `atoms`, shape (B, Z).
+
+    Bellemare et al. 2017, eq. 7: (Phi p)_i = sum_j clip(1 - |clip(moved_j) - z_i| / dz, 0, 1) p_j. Mass beyond either
+    end goes to that end, and an atom that meets another gives it all of its mass.
+
+    Args:
+        probabilities: (B, Z) float32. moved: (B, Z), where their atoms have moved to. atoms: (Z,), evenly spaced.
+    """
+    if probabilities.dim() != 2 or moved.shape != probabilities.shape or atoms.shape != probabilities.shape[1:]:
+        shapes = [tuple(tensor.shape) for tensor in (probabilities, moved, atoms)]
+        raise ValueError(f"probabilities and moved must be (B, Z) and atoms (Z,), not {shapes}")
+    last = len(atoms) - 1
+    spacing = (atoms[last] - atoms[0]) / last
+    place = ((moved - atoms[0]) / spacing).clamp(0, last)  # (B, Z), b in the paper's algorithm 1
+    index = torch.arange(last + 1, device=atoms.device, dtype=place.dtype)
+    share = (1.0 - (place.unsqueeze(1) - index.unsqueeze(1)).abs()).clamp(min=0.0)  # (B, Z to, Z from)
+    return (share @ probabilities.unsqueeze(2)).squeeze(2)
+
+
+def categorical_target(
+    r_t: Tensor, discount_t: Tensor, logits_t_value: Tensor, q_t_selector: Tensor, atoms: Tensor
+) -> Tensor:
+    """Return the projected distribution of r_t + discount_t * Z(s_t, argmax_a q_t_selector), shape (B, Z).
+
+    Bellemare et al. 2017, algorithm 1; with n-step returns and Double Q-learning as in Hessel et al. 2017, section 3.
+
+    Args:
+        r_t, discount_t: (B,) float32. logits_t_value: (B, A, Z). q_t_selector: (B, A). atoms: (Z,).
+    """
+    if r_t.dim() != 1 or discount_t.shape != r_t.shape or q_t_selector.shape != logits_t_value.shape[:2]:
+        shapes = [tuple(tensor.shape) for tensor in (r_t, discount_t, logits_t_value, q_t_selector)]
+        raise ValueError(f"must be (B,), (B,), (B, A, Z) and (B, A), not {shapes}")
+    probabilities = taken_values(logits_t_value, q_t_selector.argmax(dim=1)).softmax(dim=1)  # (B, Z)
+    moved = r_t.unsqueeze(1) + discount_t.unsqueeze(1) * atoms
+    return categorical_projection(probabilities, moved, atoms)
+
+
+def kl_divergences(logits_tm1: Tensor, target_tm1: Tensor) -> tuple[Tensor, Tensor]:
+    """Return cross-entropies and Kullback-Leibler divergences from target to prediction, shape (B,) each.
+
+    Both have the same gradient; the first is Bellemare et al. 2017's loss, the second Hessel et al. 2017's measure of
+    priority (section 3), which is 0 when the prediction is right.
+
+    Args:
+        logits_tm1: (B, Z) of the actions taken. target_tm1: (B, Z) probabilities, without gradient.
+    """
+    if logits_tm1.dim() != 2 or target_tm1.shape != logits_tm1.shape:
+        raise ValueError(f"both must be (B, Z), not {tuple(logits_tm1.shape)} and {tuple(target_tm1.shape)}")
+    target = target_tm1.detach()
+    cross_entropy = -(target * logits_tm1.log_softmax(dim=1)).sum(dim=1)
+    entropy = -target.xlogy(target).sum(dim=1)
+    return cross_entropy, cross_entropy.detach() - entropy

@@ -3,17 +3,42 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from fastdqn.errors import UserError
 
 
-class NatureTorso(nn.Module):
-    """The convolutions of Nature DQN (Mnih et al. 2015, Methods, "Model architecture").
+class Size(NamedTuple):
+    """How large a network is."""
 
-    32 filters 8x8 stride 4, 64 filters 4x4 stride 2, 64 filters 3x3 stride 1, each followed by a rectifier.
+    convs: tuple[tuple[int, int, int], ...]  # (filters, kernel, stride) of each convolution
+    hidden: int  # rectified units between features and values
+    least: int  # side of the smallest frame that it can see
+
+
+NATURE = Size(((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512, 36)
+"""Nature DQN's network (Mnih et al. 2015, Methods, "Model architecture")."""
+SMALL = Size(((16, 4, 2), (32, 4, 2), (32, 3, 2)), 256, 26)
+"""A seventh of Nature's arithmetic for an observation, meant for frames of 42x42."""
+
+
+class HeadParts(NamedTuple):
+    """What a head is made of besides linear layers."""
+
+    dueling: bool = False
+    noise: str | None = None  # "factorised" or "independent"
+    sigma: float | None = None  # at the start; by default the NoisyNet paper's
+    atoms: int | None = None  # Z, of a distribution for each action instead of one value
+
+
+class Torso(nn.Module):
+    """Convolutions, each followed by a rectifier; by default Nature DQN's.
+
     Takes uint8 (B, C, H, W), divides it by `frame_scale`, returns float32 (B, features). With `center_frames` a mean
     frame, zero until somebody sets it, is subtracted first; it is part of the state.
     """
@@ -27,24 +52,21 @@ class NatureTorso(nn.Module):
         width: int = 84,
         frame_scale: float = 255.0,
         center_frames: bool = False,
+        size: Size = NATURE,
     ) -> None:
         super().__init__()
         self.register_buffer("mean_frame", torch.zeros(height, width) if center_frames else None)
         self._scale = 1.0 / frame_scale
-        self.convs = nn.Sequential(
-            nn.Conv2d(in_channels, 32, kernel_size=8, stride=4),
-            nn.ReLU(),
-            nn.Conv2d(32, 64, kernel_size=4, stride=2),
-            nn.ReLU(),
-            nn.Conv2d(64, 64, kernel_size=3, stride=1),
-            nn.ReLU(),
-            nn.Flatten(),
-        )
-        for kernel, stride in ((8, 4), (4, 2), (3, 1)):
+        if min(height, width) < size.least:
+            what = "Nature" if size == NATURE else "small"
+            raise UserError(f"the {what} network needs frames of at least {size.least}x{size.least} pixels")
+        layers: list[nn.Module] = []
+        for filters, kernel, stride in size.convs:
+            layers += [nn.Conv2d(in_channels, filters, kernel, stride), nn.ReLU()]
             height, width = (height - kernel) // stride + 1, (width - kernel) // stride + 1
-        if min(height, width) < 1:
-            raise UserError("the Nature network needs frames of at least 36x36 pixels")
-        self.features = 64 * height * width
+            in_channels = filters
+        self.convs = nn.Sequential(*layers, nn.Flatten())
+        self.features = in_channels * height * width
 
     def forward(self, obs: Tensor) -> Tensor:
         pixels = obs.to(torch.float32, copy=True)
@@ -53,11 +75,114 @@ class NatureTorso(nn.Module):
         return self.convs(pixels.mul_(self._scale))
 
 
-class NatureQNetwork(nn.Module):
-    """Nature DQN's whole network: the torso, 512 rectified units, one value for each action.
+class FactorisedNoisyLinear(nn.Module):
+    """A linear layer whose weights are noisy, with factorised Gaussian noise (Fortunato et al. 2018, eq. 9-11).
 
-    Takes uint8 (B, C, H, W), returns float32 (B, A). Weights start as PyTorch's defaults, drawn from
-    `generator` alone, so that a seed fixes them whatever else draws random numbers.
+    w = mu + sigma * f(e_out) f(e_in)^T and b = mu_b + sigma_b * f(e_out), where f(x) = sign(x) sqrt(|x|). All rows of a
+    batch see the same noise, which changes with `draw` alone. The noisy weights are never put together: as their noise
+    has rank one, y = mu x + mu_b + f(e_out) * (sigma (f(e_in) * x) + sigma_b).
+
+    mu starts uniform in +-1/sqrt(in), sigma at `sigma`/sqrt(in); the paper's sigma is 0.5 (section 3.2).
+    """
+
+    noise_in: Tensor
+    noise_out: Tensor
+
+    def __init__(self, in_features: int, out_features: int, sigma: float = 0.5) -> None:
+        super().__init__()
+        start = sigma / math.sqrt(in_features)
+        self.bound = 1.0 / math.sqrt(in_features)
+        self.weight = nn.Parameter(torch.empty(out_features, in_features))
+        self.bias = nn.Parameter(torch.empty(out_features))
+        self.weight_sigma = nn.Parameter(torch.full((out_features, in_features), start))
+        self.bias_sigma = nn.Parameter(torch.full((out_features,), start))
+        self.register_buffer("noise_in", torch.zeros(in_features), persistent=False)
+        self.register_buffer("noise_out", torch.zeros(out_features), persistent=False)
+
+    def draw(self, generator: torch.Generator) -> None:
+        """Draw new noise; `generator` is on the layer's device."""
+        for noise in (self.noise_in, self.noise_out):
+            noise.normal_(generator=generator)
+            noise.copy_(noise.sign() * noise.abs().sqrt())
+
+    def forward(self, x: Tensor) -> Tensor:
+        noisy = functional.linear(x * self.noise_in, self.weight_sigma, self.bias_sigma)
+        return torch.addcmul(functional.linear(x, self.weight, self.bias), noisy, self.noise_out.to(noisy.dtype))
+
+
+class IndependentNoisyLinear(nn.Module):
+    """A linear layer with independent Gaussian noise for each weight (Fortunato et al. 2018, section 3.1, a).
+
+    mu starts uniform in +-sqrt(3/in), sigma at `sigma`; the paper's is 0.017.
+    """
+
+    weight_noise: Tensor
+    bias_noise: Tensor
+
+    def __init__(self, in_features: int, out_features: int, sigma: float = 0.017) -> None:
+        super().__init__()
+        self.bound = math.sqrt(3.0 / in_features)
+        self.weight = nn.Parameter(torch.empty(out_features, in_features))
+        self.bias = nn.Parameter(torch.empty(out_features))
+        self.weight_sigma = nn.Parameter(torch.full((out_features, in_features), sigma))
+        self.bias_sigma = nn.Parameter(torch.full((out_features,), sigma))
+        self.register_buffer("weight_noise", torch.zeros(out_features, in_features), persistent=False)
+        self.register_buffer("bias_noise", torch.zeros(out_features), persistent=False)
+
+    def draw(self, generator: torch.Generator) -> None:
+        """Draw new noise; `generator` is on the layer's device."""
+        self.weight_noise.normal_(generator=generator)
+        self.bias_noise.normal_(generator=generator)
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight = torch.addcmul(self.weight, self.weight_sigma, self.weight_noise)
+        return functional.linear(x, weight, torch.addcmul(self.bias, self.bias_sigma, self.bias_noise))
+
+
+NoisyLinear = FactorisedNoisyLinear | IndependentNoisyLinear
+
+
+class Stream(nn.Sequential):
+    """Layers of which the last computes in float32 even where the others do not."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        *body, last = self
+        hidden = input
+        for layer in body:
+            hidden = layer(hidden)
+        with torch.autocast(hidden.device.type, enabled=False):  # Pong's values differ by less than bf16 can tell apart
+            return last(hidden.to(next(last.parameters()).dtype))
+
+
+class DuelingHead(nn.Module):
+    """Value and advantage in two streams: Q(s, a) = V(s) + A(s, a) - mean_a' A(s, a') (Wang et al. 2016, eq. 9).
+
+    With atoms the same holds for each atom's logit (Hessel et al. 2017, section 3, "The Integrated Agent").
+
+    Args:
+        stream: makes a stream of layers with so many outputs.
+        num_actions: A.
+        atoms: Z, or None for one value an action.
+    """
+
+    def __init__(self, stream: Callable[[int], Stream], num_actions: int, atoms: int | None) -> None:
+        super().__init__()
+        self.value = stream(atoms or 1)
+        self.advantage = stream(num_actions * (atoms or 1))
+        self._shape = (num_actions, atoms or 1)
+
+    def forward(self, features: Tensor) -> Tensor:
+        value = self.value(features).unsqueeze(1)  # (B, 1, Z)
+        advantage = self.advantage(features).unflatten(1, self._shape)  # (B, A, Z)
+        return (value + advantage - advantage.mean(dim=1, keepdim=True)).flatten(1)  # (B, A * Z)
+
+
+class QNetwork(nn.Module):
+    """A torso, a hidden layer, and values for each action; by default Nature DQN's whole network.
+
+    Takes uint8 (B, C, H, W), returns float32 (B, A), or logits (B, A, Z) when its head has atoms. Weights start as
+    PyTorch's defaults (noisy layers as their paper says), drawn from `generator` alone, so that a seed fixes them
+    whatever else draws random numbers.
     """
 
     def __init__(
@@ -67,23 +192,39 @@ class NatureQNetwork(nn.Module):
         generator: torch.Generator,
         frame_scale: float = 255.0,
         center_frames: bool = False,
+        parts: HeadParts = HeadParts(),  # noqa: B008 - a constant
+        size: Size = NATURE,
     ) -> None:
         super().__init__()
         channels, height, width = obs_shape
-        self.torso = NatureTorso(channels, height, width, frame_scale, center_frames)
-        self.head = nn.Sequential(nn.Linear(self.torso.features, 512), nn.ReLU(), nn.Linear(512, num_actions))
-        _draw_default_weights(self, generator)
+        self.torso = Torso(channels, height, width, frame_scale, center_frames, size)
+        features = self.torso.features
+
+        def stream(outputs: int) -> Stream:
+            return Stream(_linear(features, size.hidden, parts), nn.ReLU(), _linear(size.hidden, outputs, parts))
+
+        self.head = (
+            DuelingHead(stream, num_actions, parts.atoms) if parts.dueling else stream(num_actions * (parts.atoms or 1))
+        )
+        self._shape = None if parts.atoms is None else (num_actions, parts.atoms)
+        _draw_first_weights(self, generator)
 
     def forward(self, obs: Tensor) -> Tensor:
-        hidden = self.head[:-1](self.torso(obs))
-        with torch.autocast(obs.device.type, enabled=False):  # Pong's values differ by less than bf16 can tell apart
-            return self.head[-1](hidden.float())
+        values = self.head(self.torso(obs))
+        return values if self._shape is None else values.unflatten(1, self._shape)
+
+
+def noisy_layers(network: nn.Module) -> dict[str, NoisyLinear]:
+    """Return the noisy layers of `network` by their names, none for a network without noise."""
+    modules: Any = cast(Any, network).named_modules()
+    kinds = (FactorisedNoisyLinear, IndependentNoisyLinear)
+    return {name: module for name, module in modules if isinstance(module, kinds)}
 
 
 def set_mean_frame(network: nn.Module, mean_frame: Tensor) -> None:
     """Let `network` subtract `mean_frame`, (H, W) float32, from its inputs, if it was made to center them."""
     for module in network.modules():
-        if isinstance(module, NatureTorso) and module.mean_frame is not None:
+        if isinstance(module, Torso) and module.mean_frame is not None:
             module.mean_frame.copy_(mean_frame)
 
 
@@ -96,11 +237,20 @@ def use_channels_last(network: nn.Module) -> None:
     network.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue] - an overload is missing
 
 
-def _draw_default_weights(module: nn.Module, generator: torch.Generator) -> None:
-    """Redraw every Conv2d and Linear as PyTorch does by default: uniform in +-1/sqrt(fan_in)."""
+def _linear(inputs: int, outputs: int, parts: HeadParts) -> nn.Module:
+    """Return a linear layer with the noise that `parts` name."""
+    if parts.noise is None:
+        return nn.Linear(inputs, outputs)
+    kind = FactorisedNoisyLinear if parts.noise == "factorised" else IndependentNoisyLinear
+    return kind(inputs, outputs) if parts.sigma is None else kind(inputs, outputs, parts.sigma)
+
+
+def _draw_first_weights(module: nn.Module, generator: torch.Generator) -> None:
+    """Redraw every weight uniformly: in +-1/sqrt(fan_in) as PyTorch does, or in a noisy layer's own bound."""
     for layer in module.modules():
-        if isinstance(layer, nn.Conv2d | nn.Linear):
-            bound = 1.0 / math.sqrt(layer.weight[0].numel())
+        if isinstance(layer, nn.Conv2d | nn.Linear | FactorisedNoisyLinear | IndependentNoisyLinear):
+            noisy = not isinstance(layer, nn.Conv2d | nn.Linear)
+            bound = layer.bound if noisy else 1.0 / math.sqrt(layer.weight[0].numel())
             with torch.no_grad():
                 layer.weight.uniform_(-bound, bound, generator=generator)
                 if layer.bias is not None:

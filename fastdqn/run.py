@@ -1,8 +1,8 @@
 """What surrounds a training loop: counters, the end of the run, logs, progress and the summary.
 
 A run's folder holds `config.json` (resolved options), `environment.json` (versions and machine),
-`episodes.jsonl` (one line a finished game), `speed.jsonl` (counters over time), TensorBoard scalars,
-`weights.safetensors` and, at the end, `summary.json`.
+`episodes.jsonl` (one line a finished game), `speed.jsonl` (counters over time), TensorBoard's events, from 10 on
+`reports.jsonl` (what is inside the learner), `weights.safetensors` and, at the end, `summary.json`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from fastdqn import startup
 from fastdqn.config import Options
 from fastdqn.errors import RunError
 from fastdqn.stopping import Limits, StopTest
-from fastdqn.types import EpisodeEnd, Metrics, PlayedStep, VectorStep
+from fastdqn.types import EpisodeEnd, Histogram, Metrics, PlayedStep, VectorStep
 
 RECORD_SECONDS = 1.0
 """The shortest time between two records in speed.jsonl; long runs write about a thousand each time they double."""
@@ -90,6 +90,7 @@ class Run:
         self._live: Live | None = None
         self._notes = notes
         self._open_files: list[IO[Any]] = []
+        self._reports_file: TextIO | None = None
         self.folder = options.run.runs_dir
         with self._saving():
             self.folder = _new_folder(options.run.runs_dir, options.run.game, script)
@@ -182,6 +183,20 @@ class Run:
             self._first_update_env_steps = self.env_steps
             self._next_record = 0.0  # a record right after the first update
             self.where.begin()
+
+    def report(self, scalars: Mapping[str, float], histograms: Mapping[str, Histogram]) -> None:
+        """Write what is inside the learner to TensorBoard, and the scalars to reports.jsonl."""
+        with self._saving():
+            if self._reports_file is None:
+                self._reports_file = self._open("reports.jsonl")
+            _write_line(
+                self._reports_file,
+                {"elapsed": round(startup.elapsed(), 3), "env_steps": self.env_steps, **scalars},
+            )
+            for name, value in scalars.items():
+                self._board.add_scalar(name, value, self.env_steps)
+            for name, histogram in histograms.items():
+                self._board.add_histogram(name, histogram, self.env_steps)
 
     def over(self) -> bool:
         """Tell whether the run is over: solved, at a limit, or stopped by a signal."""
@@ -450,7 +465,7 @@ _summaries: Any = summary_pb2
 
 
 class _Board:
-    """TensorBoard scalars, written in place: no thread beside the loop, and a full disk is an error here and now."""
+    """TensorBoard events, written in place: no thread beside the loop, and a full disk is an error here and now."""
 
     def __init__(self, folder: Path) -> None:
         self.file = (folder / f"events.out.tfevents.{int(time.time())}.fastdqn").open("wb")
@@ -460,6 +475,22 @@ class _Board:
 
     def add_scalar(self, tag: str, value: float, env_steps: int) -> None:
         summary = _summaries.Summary(value=[_summaries.Summary.Value(tag=tag, simple_value=value)])
+        self._write(_events.Event(wall_time=time.time(), step=env_steps, summary=summary))
+
+    def add_histogram(self, tag: str, histogram: Histogram, env_steps: int) -> None:
+        """Write a distribution that is known already, bar by bar."""
+        centers, mass = histogram.centers, histogram.mass
+        half = (centers[1] - centers[0]) / 2.0
+        proto = _summaries.HistogramProto(
+            min=centers[0] - half,
+            max=centers[-1] + half,
+            num=sum(mass),
+            sum=sum(c * m for c, m in zip(centers, mass, strict=True)),
+            sum_squares=sum(c * c * m for c, m in zip(centers, mass, strict=True)),
+            bucket_limit=[center + half for center in centers],
+            bucket=mass,
+        )
+        summary = _summaries.Summary(value=[_summaries.Summary.Value(tag=tag, histo=proto)])
         self._write(_events.Event(wall_time=time.time(), step=env_steps, summary=summary))
 
     def flush(self) -> None:

@@ -15,6 +15,7 @@ class Seeds(NamedTuple):
     env: np.random.SeedSequence
     policy: np.random.SeedSequence
     replay: np.random.SeedSequence
+    noise: np.random.SeedSequence
 
 
 def seeds_of(seed: int) -> Seeds:

@@ -87,3 +87,11 @@ class Metrics(NamedTuple):
 
     loss: torch.Tensor  # () float32
     mean_q: torch.Tensor  # () float32, mean Q(s, a) of the batch's actions
+    priority: torch.Tensor  # (B,) float32 >= 0, how surprising each transition was
+
+
+class Histogram(NamedTuple):
+    """A distribution over evenly spaced bars."""
+
+    centers: list[float]
+    mass: list[float]  # of each bar

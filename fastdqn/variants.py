@@ -1,4 +1,4 @@
-"""Variants: which networks, learner and replay the options stand for, chosen once, at construction."""
+"""Variants: which networks, learner, replay and policy the options stand for, chosen once, at construction."""
 
 from __future__ import annotations
 
@@ -10,35 +10,56 @@ from numpy.typing import NDArray
 from torch import nn
 
 from fastdqn.acting import VectorEpsilonGreedy, greedy_actions
-from fastdqn.config import FastOptions, Options, VectorOptions
+from fastdqn.config import AgentOptions, FastOptions, Options, VectorOptions
 from fastdqn.device import env_threads_of, num_envs_of, wants_bf16
-from fastdqn.envs.vector import SIZE, VectorEnv, check_num_envs, make_vector_env
+from fastdqn.envs.vector import VectorEnv, check_num_envs, make_vector_env
 from fastdqn.errors import UserError
-from fastdqn.learner import PLAIN, DQNLearner, Form, GraphedActions, GraphedUpdates
-from fastdqn.networks import NatureQNetwork
+from fastdqn.learner import PLAIN, DQNLearner, Form, Graphed, GraphedActions
+from fastdqn.networks import NATURE, SMALL, HeadParts, QNetwork
+from fastdqn.objectives import CategoricalObjective, Objective, ValueObjective
 from fastdqn.replay.frames import FrameReplay
+from fastdqn.replay.prioritized import DeviceReplay, PrioritizedReplay
 from fastdqn.replay.transitions import TransitionList, check_memory
+from fastdqn.schedules import linear
 from fastdqn.seeding import as_int, seeds_of, torch_generator
-from fastdqn.types import Batch, Metrics
+from fastdqn.types import Metrics
 
 
 def make_network(options: Options, obs_shape: tuple[int, int, int], num_actions: int) -> nn.Module:
     """Return the network on the CPU; the same seed gives the same weights."""
     generator = torch_generator(seeds_of(options.run.seed).network)
+    if isinstance(options, AgentOptions):
+        parts = options.parts
+        head = HeadParts(
+            parts.dueling,
+            parts.noise if parts.noisy else None,
+            parts.noisy_sigma,
+            parts.atoms if parts.distributional else None,
+        )
+        size = NATURE if options.network == "nature" else SMALL
+        return QNetwork(obs_shape, num_actions, generator, options.frame_scale, options.center_frames, head, size)
     if isinstance(options, FastOptions):
-        return NatureQNetwork(obs_shape, num_actions, generator, options.frame_scale, options.center_frames)
-    return NatureQNetwork(obs_shape, num_actions, generator)
+        return QNetwork(obs_shape, num_actions, generator, options.frame_scale, options.center_frames)
+    return QNetwork(obs_shape, num_actions, generator)
 
 
 def make_learner(
     options: Options, obs_shape: tuple[int, int, int], num_actions: int, device: torch.device, form: Form = PLAIN
 ) -> DQNLearner:
-    """Return the learner of plain DQN with its networks on `device`."""
+    """Return the learner that `options` describe, with its networks on `device`."""
 
     def network() -> nn.Module:
         return make_network(options, obs_shape, num_actions)
 
-    return DQNLearner(network().to(device), network, options.dqn, form)
+    noise = torch.Generator(device).manual_seed(as_int(seeds_of(options.run.seed).noise))
+    return DQNLearner(network().to(device), network, options.dqn, form, _objective_of(options, device), noise)
+
+
+def _objective_of(options: Options, device: torch.device) -> Objective:
+    if not isinstance(options, AgentOptions) or not options.parts.distributional:
+        return ValueObjective()
+    parts = options.parts
+    return CategoricalObjective(torch.linspace(parts.value_min, parts.value_max, parts.atoms, device=device))
 
 
 def make_replay(options: Options) -> TransitionList:
@@ -61,13 +82,42 @@ def make_frame_replay(options: VectorOptions, device: torch.device) -> FrameRepl
     return FrameReplay(
         dqn.replay_size,
         num_envs_of(options),
-        (SIZE, SIZE),
+        (options.frame_size, options.frame_size),
         options.protocol.frame_stack,
         dqn.n_step,
         dqn.gamma,
         device,
         as_int(seeds_of(options.run.seed).replay),
     )
+
+
+def make_rainbow_replay(options: AgentOptions, device: torch.device) -> DeviceReplay:
+    """Return the empty replay of frames on `device`, drawn from uniformly or by priority.
+
+    Raises:
+        UserError: it will not fit, or is too small for so many games.
+    """
+    replay, parts = make_frame_replay(options, device), options.parts
+    if not parts.prioritized:
+        return replay
+    return PrioritizedReplay(replay, parts.priority_exponent, parts.priority_floor)
+
+
+def describe_variant(options: AgentOptions) -> str:
+    """Return one line that names the parts that are on, with their settings."""
+    dqn, parts = options.dqn, options.parts
+    said = [
+        f"{dqn.n_step}-step returns" if dqn.n_step > 1 else "",
+        "double" if dqn.double else "",
+        "dueling" if parts.dueling else "",
+        f"{parts.noise} noise" if parts.noisy else "",
+        f"prioritized (alpha {parts.priority_exponent:g}, beta from {parts.importance_exponent:g} to 1 over "
+        f"{parts.importance_decay:,} env steps)"
+        if parts.prioritized
+        else "",
+        f"{parts.atoms} atoms from {parts.value_min:g} to {parts.value_max:g}" if parts.distributional else "",
+    ]
+    return f"agent: {options.network} network, {', '.join(part for part in said if part) or 'plain DQN'}"
 
 
 def make_games(options: VectorOptions) -> VectorEnv:
@@ -95,6 +145,7 @@ def make_games(options: VectorOptions) -> VectorEnv:
         count,
         seeds_of(options.run.seed).env,
         env_threads_of(options),
+        options.frame_size,
     )
 
 
@@ -111,19 +162,56 @@ def fastest_form(options: FastOptions, device: torch.device) -> Form:
     return Form(channels_last=True, fused=True, bf16=wants_bf16(options, device))
 
 
-def fastest_update(learner: DQNLearner, replay: FrameReplay, batch_size: int) -> Callable[[], Metrics]:
-    """Return what draws a batch and trains on it: a CUDA graph of both, or on the CPU one after the other."""
+def fastest_update(learner: DQNLearner, replay: DeviceReplay, batch_size: int) -> Callable[[], Metrics]:
+    """Return what draws a batch, trains on it and writes its priorities back where there are any.
 
-    def draw() -> Batch:
-        return replay.sample(batch_size)
-
+    It is a CUDA graph of all that, or on the CPU one after the other.
+    """
+    once = update_of(learner, replay, batch_size)
     if replay.device.type == "cuda":
-        return GraphedUpdates(learner, draw, replay.generator).update
-    return lambda: learner.update(draw())
+        return Graphed(once, replay.generator, learner.noise)
+    return once
 
 
-def fastest_greedy(learner: DQNLearner, replay: FrameReplay) -> Callable[[], NDArray[np.int64]]:
+def update_of(learner: DQNLearner, replay: DeviceReplay, batch_size: int) -> Callable[[], Metrics]:
+    """Return what `fastest_update` says, one operation after the other."""
+    if isinstance(replay, FrameReplay):
+        return lambda: learner.update(replay.sample(batch_size))
+
+    def update() -> Metrics:
+        batch, weight, slot = replay.sample(batch_size)
+        metrics = learner.update(batch, weight)
+        replay.write_back(slot, metrics.priority)
+        return metrics
+
+    return update
+
+
+def fastest_greedy(learner: DQNLearner, replay: DeviceReplay) -> Callable[[], NDArray[np.int64]]:
     """Return what chooses the greedy actions for the newest observations: a CUDA graph, or on the CPU the plain way."""
     if replay.device.type == "cuda":
         return GraphedActions(learner, replay.stacks)
-    return lambda: greedy_actions(learner.values, replay.stacks())
+    return lambda: greedy_actions(learner.greedy, replay.stacks())
+
+
+def scheduled(options: FastOptions, learner: DQNLearner, replay: DeviceReplay) -> Callable[[int], None]:
+    """Return what sets, at an env step, all that changes with env steps: the step size, and beta with priorities."""
+    dqn, final = options.dqn, options.final_learning_rate
+    settings: list[Callable[[int], None]] = []
+    if final is not None:
+        settings.append(
+            lambda env_steps: learner.set_learning_rate(
+                linear(env_steps, dqn.learning_rate, final, options.learning_rate_decay)
+            )
+        )
+    if isinstance(options, AgentOptions) and isinstance(replay, PrioritizedReplay):
+        parts = options.parts
+        settings.append(
+            lambda env_steps: replay.set_beta(linear(env_steps, parts.importance_exponent, 1.0, parts.importance_decay))
+        )
+
+    def set_all(env_steps: int) -> None:
+        for setting in settings:
+            setting(env_steps)
+
+    return set_all

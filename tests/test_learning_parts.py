@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import subprocess
 import sys
 
@@ -17,19 +16,19 @@ from fastdqn.device import has_bf16, wants_bf16
 from fastdqn.envs.classic import LazyFrames
 from fastdqn.envs.make import make_env
 from fastdqn.errors import UserError
-from fastdqn.learner import DQNLearner, Form, GraphedActions, GraphedUpdates
-from fastdqn.losses import mean_squared_td_error, q_learning_target, taken_values
-from fastdqn.networks import NatureQNetwork
+from fastdqn.learner import DQNLearner, Form, Graphed, GraphedActions
+from fastdqn.losses import q_learning_target, squared_td_errors, taken_values
+from fastdqn.networks import QNetwork
 from fastdqn.replay.frames import FrameReplay
 from fastdqn.replay.nstep import NStep
 from fastdqn.schedules import linear, linear_epsilon, target_sync_due
 from fastdqn.seeding import as_int, seeds_of
 from fastdqn.types import Batch, VectorStep
-from fastdqn.variants import make_learner, make_network
+from fastdqn.variants import make_learner, make_network, update_of
 
 
-def network(seed: int = 0, num_actions: int = 6) -> NatureQNetwork:
-    return NatureQNetwork((4, 84, 84), num_actions, torch.Generator().manual_seed(seed))
+def network(seed: int = 0, num_actions: int = 6) -> QNetwork:
+    return QNetwork((4, 84, 84), num_actions, torch.Generator().manual_seed(seed))
 
 
 def random_batch(size: int, num_actions: int = 6, seed: int = 0) -> Batch:
@@ -57,7 +56,7 @@ def test_targets_by_hand() -> None:
 def test_loss_by_hand_and_no_gradient_through_the_target() -> None:
     q = torch.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
     target = torch.tensor([0.0, 7.0], requires_grad=True)
-    loss = mean_squared_td_error(taken_values(q, torch.tensor([1, 0])), target)
+    loss = squared_td_errors(taken_values(q, torch.tensor([1, 0])), target).mean()
     assert loss.item() == pytest.approx((4.0 + 16.0) / 2)
     loss.backward()
     assert q.grad is not None
@@ -80,7 +79,7 @@ def test_wrong_shapes_raise_instead_of_broadcasting(
     with pytest.raises(ValueError, match="must be"):
         q_learning_target(torch.zeros(reward), torch.zeros(discount), torch.zeros(value), torch.zeros(selector))
     with pytest.raises(ValueError, match="must be"):
-        mean_squared_td_error(torch.zeros(3, 1), torch.zeros(3))
+        squared_td_errors(torch.zeros(3, 1), torch.zeros(3))
     with pytest.raises(ValueError, match="must be"):
         taken_values(torch.zeros(3, 2), torch.zeros(3, 1, dtype=torch.int64))
 
@@ -122,7 +121,7 @@ def test_weights_start_as_pytorchs() -> None:
 
 def test_too_small_frames_are_one_sentence() -> None:
     with pytest.raises(UserError, match="36x36"):
-        NatureQNetwork((4, 20, 20), 6, torch.Generator())
+        QNetwork((4, 20, 20), 6, torch.Generator())
 
 
 # Learner
@@ -354,9 +353,8 @@ def test_graph_update_equals_the_eager_update(bf16: bool) -> None:
     losses: list[list[float]] = []
     for graphed in (False, True):
         learner, replay = cuda_learner(form), filled_replay(torch.device("cuda"))
-        draw = functools.partial(replay.sample, 32)
-        graph = GraphedUpdates(learner, draw, replay.generator)
-        update = graph.update if graphed else lambda: learner.update(draw())  # noqa: B023
+        update = update_of(learner, replay, 32)
+        update = Graphed(update, replay.generator, learner.noise) if graphed else update
         losses.append([])
         for i in range(12):
             losses[-1].append(update().loss.item())
@@ -377,21 +375,21 @@ def test_each_replay_of_the_graph_draws_new_indices() -> None:
         drawn.append(time * 4 + game)
         return replay.transitions(time, game)
 
-    graph = GraphedUpdates(learner, draw, replay.generator)
+    graph = Graphed(lambda: learner.update(draw()), replay.generator)
     seen: list[tuple[int, ...]] = []
     for _ in range(8):
-        graph.update()
+        graph()
         seen.append(tuple(drawn[-1].tolist()))
     assert len(set(seen)) == 8
-    assert len(drawn) == GraphedUpdates.WARM_UP + 1  # recorded once, replayed since
+    assert len(drawn) == Graphed.WARM_UP + 1  # recorded once, replayed since
 
 
 @pytest.mark.cuda
 def test_learning_and_adding_never_wait_for_the_device() -> None:
     learner, replay = cuda_learner(FAST), filled_replay(torch.device("cuda"))
-    graph = GraphedUpdates(learner, lambda: replay.sample(32), replay.generator)
-    for _ in range(GraphedUpdates.WARM_UP + 1):
-        graph.update()
+    graph = Graphed(update_of(learner, replay, 32), replay.generator)
+    for _ in range(Graphed.WARM_UP + 1):
+        graph()
     step = VectorStep(
         np.zeros((4, 84, 84), np.uint8),
         np.zeros(4, np.float32),
@@ -402,7 +400,7 @@ def test_learning_and_adding_never_wait_for_the_device() -> None:
     torch.cuda.set_sync_debug_mode("error")
     try:
         for _ in range(5):
-            graph.update()
+            graph()
             learner.sync_target()
             replay.add(np.zeros(4, np.int64), step)
     finally:

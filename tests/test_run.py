@@ -32,7 +32,7 @@ def options(folder: Path, **run: Any) -> PlayStepsOptions:
 
 
 def metrics(loss: float = 0.5) -> Metrics:
-    return Metrics(torch.tensor(loss), torch.tensor(0.25))
+    return Metrics(torch.tensor(loss), torch.tensor(0.25), torch.zeros(1))
 
 
 def game(score: float) -> PlayedStep:

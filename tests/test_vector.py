@@ -233,7 +233,7 @@ def test_vector_policy_explores_as_often_as_epsilon_says() -> None:
 
 def test_greedy_actions_are_the_argmax() -> None:
     values = torch.tensor([[0.0, 1.0, 0.5], [3.0, 1.0, 2.0]])
-    actions = greedy_actions(lambda obs: values[: len(obs)], torch.zeros(2, 4, 84, 84))
+    actions = greedy_actions(lambda obs: values[: len(obs)].argmax(dim=1), torch.zeros(2, 4, 84, 84))
     assert (actions.tolist(), actions.dtype) == ([1, 0], np.int64)
 
 

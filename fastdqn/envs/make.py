@@ -20,8 +20,10 @@ PlayEnv = gymnasium.Env[Any, Any]
 """An environment that yields stacked uint8 observations and has `pop_finished` for whole-game scores."""
 
 
-def make_env(game: str, protocol: Protocol, wrappers: Wrappers = "classic") -> PlayEnv:
-    """Return `game` behind the wrappers: observations (frame_stack, 84, 84) uint8, Discrete actions.
+def make_env(game: str, protocol: Protocol, wrappers: Wrappers = "classic", side: int = 84) -> PlayEnv:
+    """Return `game` behind the wrappers: observations (frame_stack, side, side) uint8, Discrete actions.
+
+    The classic wrappers know frames of 84x84 only.
 
     OpenCV's own threads are turned off: on frames this small they only compete with the learner for cores.
 
@@ -31,7 +33,7 @@ def make_env(game: str, protocol: Protocol, wrappers: Wrappers = "classic") -> P
     cv2.setNumThreads(0)
     env = bare_env(game, protocol)
     if wrappers == "opencv":
-        return opencv.OpenCVAtari(env, protocol)
+        return opencv.OpenCVAtari(env, protocol, side)
     return _classic(env, protocol)
 
 

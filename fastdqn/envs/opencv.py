@@ -27,8 +27,6 @@ from fastdqn.envs.frames import FrameStore
 from fastdqn.errors import UserError
 from fastdqn.types import EpisodeEnd, Frame
 
-SIZE = 84
-
 
 class Emulator(Protocol):
     """The part of ale_py.ALEInterface that is used; an environment of your own offers it as `env.ale`."""
@@ -56,12 +54,13 @@ class OpenCVAtari(gymnasium.Env[Any, Any]):
     Args:
         env: the bare environment, one frame for each step, with the emulator as its attribute `ale`.
         protocol: how the game is presented.
+        side: of the square frames.
 
     Raises:
         UserError: if `env` has no emulator.
     """
 
-    def __init__(self, env: FrameEnv, protocol: config.Protocol) -> None:
+    def __init__(self, env: FrameEnv, protocol: config.Protocol, side: int = 84) -> None:
         emulator: Emulator | None = getattr(env.unwrapped, "ale", None)
         if emulator is None:
             raise UserError(
@@ -71,18 +70,19 @@ class OpenCVAtari(gymnasium.Env[Any, Any]):
         self.env = env
         self.ale: Emulator = emulator
         self.protocol = protocol
+        self._side = side
         self._actions = list(
             emulator.getLegalActionSet() if protocol.full_action_set else emulator.getMinimalActionSet()
         )
         self._fire = protocol.fire_reset and waits_for_fire(env)
         self.action_space = Discrete(len(self._actions))
-        self.observation_space = Box(0, 255, (protocol.frame_stack, SIZE, SIZE), np.uint8)
+        self.observation_space = Box(0, 255, (protocol.frame_stack, side, side), np.uint8)
         shape = env.observation_space.shape or (210, 160, 3)
         self._older = np.zeros(shape, np.uint8)  # the screen one frame before `_newest`
         self._newest = np.zeros(shape, np.uint8)
         self._gray = np.zeros(shape[:2], np.uint8)
         self._has_older = False
-        self._store = FrameStore((1, SIZE, SIZE))
+        self._store = FrameStore((1, side, side))
         self._frames: deque[Frame] = deque(maxlen=protocol.frame_stack)
         self._lives = 0
         self._game_over = True
@@ -168,7 +168,7 @@ class OpenCVAtari(gymnasium.Env[Any, Any]):
             screen = np.maximum(self._older, screen, out=self._older)
         cv2.cvtColor(screen, cv2.COLOR_RGB2GRAY, dst=self._gray)
         frame = self._store.new()
-        cv2.resize(self._gray, (SIZE, SIZE), dst=frame[0], interpolation=cv2.INTER_AREA)
+        cv2.resize(self._gray, (self._side, self._side), dst=frame[0], interpolation=cv2.INTER_AREA)
         return frame
 
     def _noop_reset(self, seed: int | None) -> None:

@@ -21,7 +21,6 @@ from fastdqn.envs.make import PlayEnv, describe, make_env, spaces_of
 from fastdqn.errors import RunError, UserError
 from fastdqn.types import EpisodeEnd, Frame, VectorStep
 
-SIZE: int = 84
 ENV_BYTES = 1_500_000
 """Memory of one emulator with its buffers; measured 0.8 to 1.3 MB."""
 
@@ -57,10 +56,17 @@ class AtariVector:
         num_envs: N.
         seed: every game gets a seed of its own that is drawn from this one.
         threads: emulator threads.
+        side: of the square frames.
     """
 
     def __init__(
-        self, rom: str, protocol: config.Protocol, num_envs: int, seed: np.random.SeedSequence, threads: int
+        self,
+        rom: str,
+        protocol: config.Protocol,
+        num_envs: int,
+        seed: np.random.SeedSequence,
+        threads: int,
+        side: int = 84,
     ) -> None:
         emulator: Any = ale_py
         emulator.ALEInterface.setLoggerMode(emulator.LoggerMode.Error)
@@ -71,6 +77,8 @@ class AtariVector:
             max_num_frames_per_episode=protocol.max_frames,
             repeat_action_probability=protocol.sticky_actions,
             full_action_space=protocol.full_action_set,
+            img_height=side,
+            img_width=side,
             stack_num=1,
             frameskip=protocol.frame_skip,
             noop_max=protocol.noop_max,
@@ -80,7 +88,7 @@ class AtariVector:
         )
         self.num_envs = num_envs
         self.threads = min(threads, num_envs)
-        self.obs_shape = (protocol.frame_stack, SIZE, SIZE)
+        self.obs_shape = (protocol.frame_stack, side, side)
         self.num_actions = int(self.env.single_action_space.n)
         self.seeds = distinct_seeds(seed, num_envs)
         self._clip = protocol.clip_rewards
@@ -169,7 +177,7 @@ class SerialVector:
 
 
 def make_vector_env(
-    game: str, protocol: config.Protocol, num_envs: int, seed: np.random.SeedSequence, threads: int
+    game: str, protocol: config.Protocol, num_envs: int, seed: np.random.SeedSequence, threads: int, side: int = 84
 ) -> VectorEnv:
     """Return `num_envs` games of `game`: Atari's in the emulator's threads, `module:function` one after the other.
 
@@ -178,14 +186,15 @@ def make_vector_env(
     """
     check_num_envs(num_envs)
     if games.is_custom(game):
-        return SerialVector([make_env(game, protocol, "opencv") for _ in range(num_envs)], seed)
-    return AtariVector(games.rom_of(game), protocol, num_envs, seed, threads)
+        return SerialVector([make_env(game, protocol, "opencv", side) for _ in range(num_envs)], seed)
+    return AtariVector(games.rom_of(game), protocol, num_envs, seed, threads, side)
 
 
 def describe_games(env: VectorEnv, game: str, protocol: config.Protocol) -> str:
     """Return one line that says how the games are presented."""
+    side = env.obs_shape[-1]
     how = f"in {env.threads} emulator threads" if env.threads else "one after the other"
-    return describe(game, protocol, f"{env.num_envs} games at once {how}")
+    return describe(game, protocol, f"{env.num_envs} games at once {how}, {side}x{side} frames")
 
 
 def distinct_seeds(seed: np.random.SeedSequence, count: int) -> NDArray[np.int64]:

@@ -67,13 +67,15 @@ class FrameReplay:
             )
         check_device_memory(capacity, device, frame_shape[0] * frame_shape[1])
         self.num_envs = num_envs
+        self.size = rows * num_envs  # slots; game i of row t is in slot t % rows * N + i
         self.device = device
         self.generator = torch.Generator(device).manual_seed(seed)
         self._rows = rows
         self._stack = stack
         self._n = n_step
+        self._reach = rows - stack - 1  # how far back a transition may start
         self._shape = frame_shape
-        size = rows * num_envs
+        size = self.size
         self._frames = _empty((size + 1, frame_shape[0] * frame_shape[1]), device)
         self._frames[size] = 0  # what stands before a game's first frame
         self._action = torch.zeros(size, dtype=torch.uint8, device=device)
@@ -165,6 +167,10 @@ class FrameReplay:
             raise IndexError("the replay holds no whole window yet")
         return self.transitions(*self.draw(batch_size))
 
+    def observations(self, count: int) -> Tensor:
+        """Return `count` stored observations, (count, C, H, W) uint8, drawn uniformly."""
+        return self._gather(*self.draw(count))
+
     def transitions(self, time: Tensor, game: Tensor) -> Batch:
         """Return the transitions that start at rows `time` (counted since the first) of games `game`, int64 (B,) each.
 
@@ -185,9 +191,25 @@ class FrameReplay:
             self._gather(time + steps, game),
         )
 
+    def starts(self) -> tuple[int, int]:
+        """Return the row that the last step put out of reach and the row whose windows it completed, counted since the
+        first; negative where there is none yet. Transitions may start in the rows between, the second included.
+        """
+        return self._host_head - self._reach - 1, self._host_head - self._n
+
+    def row(self, time: int) -> tuple[int, Tensor]:
+        """Return the first of the N slots of row `time`, and which of its env steps were no resets, (N,) bool."""
+        begin = time % self._rows * self.num_envs
+        return begin, ~self._void[begin : begin + self.num_envs]
+
+    def time_and_game(self, slot: Tensor) -> tuple[Tensor, Tensor]:
+        """Return row (counted since the first) and game of slots of stored env steps, int64 (B,) each."""
+        row = slot // self.num_envs
+        return self._head - (self._head - row) % self._rows, slot % self.num_envs
+
     def draw(self, batch_size: int) -> tuple[Tensor, Tensor]:
         """Return rows (counted since the first) and games of B starts drawn as `sample` says, int64 (B,) each."""
-        low = (self._head - (self._rows - self._stack - 1)).clamp(min=0)  # a start's stack is still there
+        low = (self._head - self._reach).clamp(min=0)  # a start's stack is still there
         high = self._head - (self._n - 1)  # exclusive: the window of a start is complete
         uniform = torch.rand(CANDIDATES, batch_size, dtype=torch.float64, generator=self.generator, device=self.device)
         drawn = (uniform * ((high - low) * self.num_envs)).to(torch.int64)
@@ -225,9 +247,9 @@ def frame_replay_bytes(capacity: int, frame_bytes: int = 84 * 84) -> int:
     return capacity * (frame_bytes + ROW_BYTES)
 
 
-def describe_frame_replay(capacity: int, device: torch.device) -> str:
+def describe_frame_replay(capacity: int, device: torch.device, frame_bytes: int = 84 * 84) -> str:
     """Return one line that says where the replay is and how much memory it needs."""
-    return f"replay: {capacity:,} frames, {frame_replay_bytes(capacity) / 1e9:.2f} GB on {device}"
+    return f"replay: {capacity:,} frames, {frame_replay_bytes(capacity, frame_bytes) / 1e9:.2f} GB on {device}"
 
 
 def check_device_memory(

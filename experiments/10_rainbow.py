@@ -1,0 +1,98 @@
+"""10 Rainbow: all eight systems, and any mix of their parts, at 09's speed.
+
+The idea: every part of Rainbow is a choice made before the loop begins. `--variant` names one of dqn, n-step, double,
+noisy, prioritized, dueling, distributional and rainbow; --double, --n-step, --noisy, --prioritized, --dueling and
+--distributional mix them as one likes, and --no-... takes one out. Priorities live on the device and are drawn from and
+written back inside the same graph as the update. `--variant all` runs the eight one after the other, each for as many
+--seeds as asked for, and draws their learning curves into one picture.
+
+Differs from 09: what is learnt, with other parts than dqn. --variant dqn learns exactly what 09 learns.
+"""
+
+import fastdqn.startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports below
+
+import sys
+from pathlib import Path
+
+from fastdqn import cli
+from fastdqn.acting import epsilons_at
+from fastdqn.config import RainbowOptions
+from fastdqn.device import keep_freed_memory, prepare_device
+from fastdqn.envs.vector import describe_games
+from fastdqn.replay.frames import describe_frame_replay
+from fastdqn.reports import Reporter
+from fastdqn.run import Run
+from fastdqn.schedules import target_sync_due, updates_due
+from fastdqn.series import is_series, run_series
+from fastdqn.variants import (
+    describe_variant,
+    fastest_form,
+    fastest_greedy,
+    fastest_update,
+    make_games,
+    make_learner,
+    make_policy,
+    make_rainbow_replay,
+    scheduled,
+)
+
+
+def train(options: RainbowOptions) -> int:
+    if is_series(options):
+        return run_series(Path(__file__), options, sys.argv[1:])
+    dqn = options.dqn
+    device = prepare_device(options.run)
+    keep_freed_memory()
+    games = make_games(options)
+    form = fastest_form(options, device)
+    learner = make_learner(options, games.obs_shape, games.num_actions, device, form)
+    replay = make_rainbow_replay(options, device)
+    batch_size = dqn.batch_size * options.steps
+    update = fastest_update(learner, replay, batch_size)
+    schedule = scheduled(options, learner, replay)
+    reporter = Reporter(learner, replay, options.report_env_steps, options.held_out)
+    notes = (
+        describe_games(games, options.run.game, options.protocol),
+        describe_frame_replay(dqn.replay_size, device, options.frame_size**2),
+        describe_variant(options),
+        f"arithmetic: {'bf16 with a float32 last layer' if form.bf16 else 'float32'}",
+    )
+
+    with Run("10_rainbow", options, device, notes) as run:
+        run.weights = learner.network.state_dict()
+        run.where.enable(options.where)
+        replay.reset(games.reset())
+        policy = make_policy(options, fastest_greedy(learner, replay), games.num_actions)
+        due = range(0)
+
+        while not run.over():
+            env_steps, updates = run.env_steps, run.updates
+            epsilon = epsilons_at(env_steps, games.num_envs, dqn)
+            with run.where("acting"):
+                actions = policy.act(epsilon)
+            games.send(actions)
+
+            schedule(env_steps)
+            if due and run.updates == 0:
+                learner.center(replay.mean_frame())  # nothing without --center-frames
+            for env_step in due:
+                with run.where("update"):
+                    run.updated(update(), batch_size)
+                if target_sync_due(env_step, dqn.target_sync, options.steps):
+                    learner.sync_target()
+
+            with run.where("emulator"):
+                step = games.recv()
+            with run.where("replay"):
+                replay.add(actions, step)
+            run.played_vector(step, epsilon[-1], policy_lag=run.updates - updates)
+            due = updates_due(env_steps, run.env_steps, options.steps, dqn.replay_initial)
+            if run.updates and reporter.due(run.env_steps):
+                with run.where("reports"):
+                    run.report(*reporter.report())
+
+    return 0
+
+
+if __name__ == "__main__":
+    cli.start(train, RainbowOptions, __doc__)

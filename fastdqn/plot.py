@@ -1,0 +1,124 @@
+"""Learning curves: one run or many, over env steps and over wall time, seeds of one kind as a mean and a band."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdqn.errors import UserError
+
+GRID = 400  # points of a mean curve
+
+
+class RunData(NamedTuple):
+    """What a run's folder says."""
+
+    folder: Path
+    config: dict[str, Any]
+    episodes: list[dict[str, Any]]  # in the order in which they finished, at least one
+    summary: dict[str, Any] | None  # None while the run is going on
+
+    def curve(self, axis: str, key: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return `axis` ("env_steps" or "elapsed") and `key` ("score" or "mean_100") of every game, (games,) each."""
+        x, y = ([episode[name] for episode in self.episodes] for name in (axis, key))
+        return np.array(x, dtype=np.float64), np.array(y, dtype=np.float64)
+
+
+def read_run(folder: Path) -> RunData:
+    """Return what the folder of a run says.
+
+    Raises:
+        UserError: it is not the folder of a run, or no game has finished in it.
+    """
+    try:
+        text = (folder / "episodes.jsonl").read_text(encoding="utf-8")
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        summary = folder / "summary.json"
+        ended = json.loads(summary.read_text(encoding="utf-8")) if summary.exists() else None
+        episodes = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+    except OSError as error:
+        raise UserError(f"{folder} is not the folder of a run: {error.strerror}.") from error
+    except ValueError as error:
+        raise UserError(f"{folder} is the folder of a run, but a file in it is damaged: {error}.") from error
+    if not episodes:
+        raise UserError(f"No game has finished in {folder}.")
+    return RunData(folder, config, episodes, ended)
+
+
+def label_of(run: RunData) -> str:
+    """Return what runs of different seeds have in common: script, variant and game."""
+    variant = run.config.get("variant")
+    return ", ".join(part for part in (run.config["script"], variant, run.config["run"]["game"]) if part)
+
+
+def draw_curves(groups: Mapping[str, Sequence[RunData]], out: Path, title: str = "") -> None:
+    """Draw the mean of the last 100 games over minutes and over env steps, one colour a group.
+
+    A group of one run shows every game as a dot. A group of several shows the mean over its runs and the range from the
+    lowest to the highest; a run that has ended counts on with its last value.
+
+    Args:
+        groups: runs by what the legend calls them.
+        out: the picture; PNG, SVG or PDF by its ending.
+
+    Raises:
+        UserError: the picture cannot be written.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    dots = len(groups) <= 3
+    figure, axes = pyplot.subplots(1, 2, figsize=(11, 4.5), sharey=True, layout="constrained")
+    for color, (label, runs) in zip(_colors(len(groups)), groups.items(), strict=True):
+        for side, axis, unit in zip(axes, ("elapsed", "env_steps"), (60.0, 1000.0), strict=True):
+            if len(runs) == 1:
+                x, y = runs[0].curve(axis, "mean_100")
+                side.plot(x / unit, y, label=label, color=color)
+                if dots:
+                    side.plot(x / unit, runs[0].curve(axis, "score")[1], ".", markersize=3, alpha=0.35, color=color)
+                continue
+            grid, curves = common_grid([run.curve(axis, "mean_100") for run in runs])
+            side.plot(grid / unit, curves.mean(axis=0), label=f"{label} ({len(runs)} seeds)", color=color)
+            side.fill_between(grid / unit, curves.min(axis=0), curves.max(axis=0), color=color, alpha=0.15, linewidth=0)
+    axes[0].set_xlabel("minutes since the process began")
+    axes[1].set_xlabel("thousand env steps")
+    axes[0].set_ylabel("score, mean of the last 100 games")
+    axes[1].legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8, frameon=False)
+    for side in axes:
+        side.spines[["top", "right"]].set_visible(False)
+        side.grid(alpha=0.3)
+        side.set_xlim(left=0)
+    if title:
+        figure.suptitle(title, fontsize=10)
+    try:
+        figure.savefig(out, dpi=110)
+    except (OSError, ValueError) as error:
+        raise UserError(f"The picture {out} cannot be written: {error}.") from error
+    finally:
+        pyplot.close(figure)
+
+
+def common_grid(
+    curves: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return a common x (points,) and the curves on it, (runs, points); each goes on with its last value.
+
+    It begins where every run has finished a game.
+    """
+    first, last = max(float(x[0]) for x, _ in curves), max(float(x[-1]) for x, _ in curves)
+    grid: NDArray[np.float64] = np.linspace(first, last, GRID)
+    return grid, np.stack([np.interp(grid, x, y) for x, y in curves])
+
+
+def _colors(count: int) -> list[Any]:
+    from matplotlib import colormaps
+
+    palette = colormaps["tab10"]
+    return [palette(i % 10) for i in range(count)]

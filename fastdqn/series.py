@@ -1,0 +1,118 @@
+"""Series: a script run again and again, one process after the other, with other variants and seeds, and one picture."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from fastdqn import startup
+from fastdqn.config import VARIANTS, RainbowOptions
+from fastdqn.errors import RunError, UserError
+from fastdqn.plot import RunData, draw_curves, read_run
+
+
+def is_series(options: RainbowOptions) -> bool:
+    """Tell whether `options` ask for more than one run."""
+    return options.variant == "all" or options.seeds > 1
+
+
+def run_series(script: Path, options: RainbowOptions, words: Sequence[str]) -> int:
+    """Run `script` once for each variant and seed that `options` ask for; print a table, draw the curves.
+
+    Every run is a process of its own, so that its clock begins with it. Ctrl-C ends the run that is going on and the
+    series with it; what has finished is drawn all the same.
+
+    Args:
+        script: what to run.
+        options: as parsed from `words`.
+        words: the command line; all of it but variant, seeds and folder goes to each run.
+
+    Returns:
+        0, or the exit code of the run that ended the series.
+
+    Raises:
+        RunError: the folder cannot be made.
+    """
+    run = options.run
+    folder = (
+        run.runs_dir / f"{datetime.now():%Y%m%d-%H%M%S}-{re.sub(r'[^A-Za-z0-9-]', '_', run.game)}-{script.stem}-series"
+    )
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise RunError(f"Cannot make the folder {folder}: {error.strerror}.") from error
+    variants = VARIANTS if options.variant == "all" else (options.variant,)
+    common = without(words, "--variant", "--seed", "--seeds", "--runs-dir")
+    groups: dict[str, list[Path]] = {variant: [] for variant in variants}
+    code = 0
+    with startup.running():
+        for seed in range(run.seed, run.seed + options.seeds):
+            for variant in variants:
+                print(f"--- {variant}, seed {seed}", flush=True)
+                into = folder / f"{variant}-{seed}"
+                own = ("--variant", variant, "--seed", str(seed), "--runs-dir", str(into))
+                code = subprocess.run([sys.executable, str(script), *common, *own], check=False).returncode
+                groups[variant] += list(into.iterdir()) if into.is_dir() else []
+                if code or startup.stop_signal():
+                    break
+            if code or startup.stop_signal():
+                break
+    finished = {variant: [read_run(path) for path in paths if _has_games(path)] for variant, paths in groups.items()}
+    finished = {variant: runs for variant, runs in finished.items() if runs}
+    if finished:
+        draw_curves(finished, folder / "curves.png", run.game)
+        print_table(finished)
+        print(f"written: {folder / 'curves.png'}")
+    return code
+
+
+def print_table(groups: dict[str, list[RunData]]) -> None:
+    """Print a line for each run: whether, when and after how many env steps it was solved."""
+    console = Console(highlight=False)
+    table = Table(title="the series", title_justify="left")
+    for heading in ("variant", "seed", "ended", "minutes", "env steps", "env steps/s", "mean-100"):
+        table.add_column(heading, justify="left" if heading in ("variant", "ended") else "right")
+    for variant, runs in groups.items():
+        for run in runs:
+            summary: dict[str, Any] = run.summary or {}
+            speed, mean = summary.get("median_env_steps_per_s"), summary.get("mean_100")
+            table.add_row(
+                variant,
+                str(run.config["run"]["seed"]),
+                str(summary.get("reason", "-")),
+                f"{summary.get('elapsed', 0.0) / 60.0:.1f}",
+                f"{summary.get('env_steps', 0):,}",
+                "-" if speed is None else f"{speed:,.1f}",
+                "-" if mean is None else f"{mean:.2f}",
+            )
+    console.print(table)
+
+
+def without(words: Sequence[str], *options: str) -> list[str]:
+    """Return `words` without these options and their values."""
+    kept: list[str] = []
+    skip = False
+    for word in words:
+        if skip:
+            skip = False
+        elif word in options:
+            skip = True
+        elif not any(word.startswith(f"{option}=") for option in options):
+            kept.append(word)
+    return kept
+
+
+def _has_games(folder: Path) -> bool:
+    try:
+        read_run(folder)
+    except UserError:
+        return False
+    return True
