@@ -67,7 +67,7 @@ def train(options: FastOptions) -> int:
 
             schedule(env_steps)
             if due and run.updates == 0:
-                learner.center(replay.mean_frame())  # nothing without --center-frames
+                learner.see(*replay.pixels())  # nothing without --center-frames or --pixel-floor
             for env_step in due:
                 with run.where("update"):
                     run.updated(update(), batch_size)

@@ -205,6 +205,9 @@ class FastOptions(VectorOptions):
     (LeCun et al. 1998, "Efficient BackProp", 4.3: inputs near zero learn faster)."""
     frame_scale: float = 255.0
     """Pixels are divided by this before they enter the network."""
+    pixel_floor: float | None = None
+    """Divide each pixel, instead, by its own standard deviation in the play that fills the replay, plus this many grey
+    levels, so that what moves rarely counts as much as what moves always (LeCun et al. 1998, 4.3)."""
     final_learning_rate: float | None = None
     """Step size of Adam at the end of --learning-rate-decay; by default it stays as it is."""
     learning_rate_decay: int = 250_000
@@ -420,6 +423,8 @@ def check(options: Options) -> None:
     if isinstance(options, FastOptions):
         if not options.frame_scale > 0:
             raise UserError(f"--frame-scale must be more than 0, not {options.frame_scale:g}.")
+        if options.pixel_floor is not None and not options.pixel_floor > 0:
+            raise UserError(f"--pixel-floor must be more than 0, not {options.pixel_floor:g}.")
         if options.final_learning_rate is not None and not options.final_learning_rate > 0:
             raise UserError(f"--final-learning-rate must be more than 0, not {options.final_learning_rate:g}.")
         _at_least(options.learning_rate_decay, 1, "--learning-rate-decay")

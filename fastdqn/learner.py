@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from fastdqn.config import DQNOptions
 from fastdqn.losses import weighted_mean
-from fastdqn.networks import noisy_layers, set_mean_frame, use_channels_last
+from fastdqn.networks import noisy_layers, torsos, use_channels_last
 from fastdqn.objectives import Objective, ValueObjective
 from fastdqn.types import Batch, Metrics
 
@@ -87,10 +87,13 @@ class DQNLearner:
             else:
                 group["lr"] = learning_rate
 
-    def center(self, mean_frame: Tensor) -> None:
-        """Subtract `mean_frame`, (H, W) float32, from all inputs, in networks that were made to center them."""
-        set_mean_frame(self.network, mean_frame)
-        set_mean_frame(self.target, mean_frame)
+    def see(self, mean: Tensor, deviation: Tensor) -> None:
+        """Tell the networks what frames look like: each pixel's mean and standard deviation, (H, W) float32 each.
+
+        Networks that were made to center or scale their inputs do so from now on.
+        """
+        for torso in (*torsos(self.network), *torsos(self.target)):
+            torso.set_frame(mean, deviation)
 
     def values(self, obs: Tensor) -> Tensor:
         """Return the online network's values, float32 (B, A), for uint8 (B, C, H, W), as the update computes them."""

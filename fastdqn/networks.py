@@ -40,10 +40,12 @@ class Torso(nn.Module):
     """Convolutions, each followed by a rectifier; by default Nature DQN's.
 
     Takes uint8 (B, C, H, W), divides it by `frame_scale`, returns float32 (B, features). With `center_frames` a mean
-    frame, zero until somebody sets it, is subtracted first; it is part of the state.
+    frame, zero until somebody sets it, is subtracted first; with `pixel_floor` each pixel is divided by its own
+    standard deviation plus this floor instead. Both are part of the state.
     """
 
     mean_frame: Tensor | None  # (H, W) float32
+    pixel_gain: Tensor | None  # (H, W) float32
 
     def __init__(
         self,
@@ -53,9 +55,13 @@ class Torso(nn.Module):
         frame_scale: float = 255.0,
         center_frames: bool = False,
         size: Size = NATURE,
+        pixel_floor: float | None = None,
     ) -> None:
         super().__init__()
         self.register_buffer("mean_frame", torch.zeros(height, width) if center_frames else None)
+        gain = None if pixel_floor is None else torch.full((height, width), 1.0 / frame_scale)
+        self.register_buffer("pixel_gain", gain)
+        self._floor = pixel_floor or 0.0
         self._scale = 1.0 / frame_scale
         if min(height, width) < size.least:
             what = "Nature" if size == NATURE else "small"
@@ -72,18 +78,28 @@ class Torso(nn.Module):
         pixels = obs.to(torch.float32, copy=True)
         if self.mean_frame is not None:
             pixels -= self.mean_frame
-        return self.convs(pixels.mul_(self._scale))
+        return self.convs(pixels.mul_(self._scale if self.pixel_gain is None else self.pixel_gain))
+
+    def set_frame(self, mean: Tensor, deviation: Tensor) -> None:
+        """Subtract `mean` from all inputs and scale them by `deviation`, (H, W) float32, as far as it was made to."""
+        if self.mean_frame is not None:
+            self.mean_frame.copy_(mean)
+        if self.pixel_gain is not None:
+            self.pixel_gain.copy_(1.0 / (deviation + self._floor))
 
 
 class FactorisedNoisyLinear(nn.Module):
     """A linear layer whose weights are noisy, with factorised Gaussian noise (Fortunato et al. 2018, eq. 9-11).
 
     w = mu + sigma * f(e_out) f(e_in)^T and b = mu_b + sigma_b * f(e_out), where f(x) = sign(x) sqrt(|x|). All rows of a
-    batch see the same noise, which changes with `draw` alone. The noisy weights are never put together: as their noise
-    has rank one, y = mu x + mu_b + f(e_out) * (sigma (f(e_in) * x) + sigma_b).
+    batch see the same noise, which changes with `draw` alone. Few rows are computed without putting w together: as its
+    noise has rank one, y = mu x + mu_b + f(e_out) * (sigma (f(e_in) * x) + sigma_b), two products instead of one.
 
     mu starts uniform in +-1/sqrt(in), sigma at `sigma`/sqrt(in); the paper's sigma is 0.5 (section 3.2).
     """
+
+    FEW = 24
+    """Rows up to which two products cost less than putting w together."""
 
     noise_in: Tensor
     noise_out: Tensor
@@ -106,8 +122,11 @@ class FactorisedNoisyLinear(nn.Module):
             noise.copy_(noise.sign() * noise.abs().sqrt())
 
     def forward(self, x: Tensor) -> Tensor:
-        noisy = functional.linear(x * self.noise_in, self.weight_sigma, self.bias_sigma)
-        return torch.addcmul(functional.linear(x, self.weight, self.bias), noisy, self.noise_out.to(noisy.dtype))
+        if len(x) <= self.FEW:
+            noisy = functional.linear(x * self.noise_in, self.weight_sigma, self.bias_sigma)
+            return torch.addcmul(functional.linear(x, self.weight, self.bias), noisy, self.noise_out.to(noisy.dtype))
+        weight = torch.addcmul(self.weight, self.weight_sigma, torch.outer(self.noise_out, self.noise_in))
+        return functional.linear(x, weight, torch.addcmul(self.bias, self.bias_sigma, self.noise_out))
 
 
 class IndependentNoisyLinear(nn.Module):
@@ -194,10 +213,11 @@ class QNetwork(nn.Module):
         center_frames: bool = False,
         parts: HeadParts = HeadParts(),  # noqa: B008 - a constant
         size: Size = NATURE,
+        pixel_floor: float | None = None,
     ) -> None:
         super().__init__()
         channels, height, width = obs_shape
-        self.torso = Torso(channels, height, width, frame_scale, center_frames, size)
+        self.torso = Torso(channels, height, width, frame_scale, center_frames, size, pixel_floor)
         features = self.torso.features
 
         def stream(outputs: int) -> Stream:
@@ -221,11 +241,9 @@ def noisy_layers(network: nn.Module) -> dict[str, NoisyLinear]:
     return {name: module for name, module in modules if isinstance(module, kinds)}
 
 
-def set_mean_frame(network: nn.Module, mean_frame: Tensor) -> None:
-    """Let `network` subtract `mean_frame`, (H, W) float32, from its inputs, if it was made to center them."""
-    for module in network.modules():
-        if isinstance(module, Torso) and module.mean_frame is not None:
-            module.mean_frame.copy_(mean_frame)
+def torsos(network: nn.Module) -> list[Torso]:
+    """Return the parts of `network` that see frames."""
+    return [module for module in network.modules() if isinstance(module, Torso)]
 
 
 def use_channels_last(network: nn.Module) -> None:

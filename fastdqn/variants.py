@@ -28,19 +28,27 @@ from fastdqn.types import Metrics
 def make_network(options: Options, obs_shape: tuple[int, int, int], num_actions: int) -> nn.Module:
     """Return the network on the CPU; the same seed gives the same weights."""
     generator = torch_generator(seeds_of(options.run.seed).network)
+    if not isinstance(options, FastOptions):
+        return QNetwork(obs_shape, num_actions, generator)
+    head, size = HeadParts(), NATURE
     if isinstance(options, AgentOptions):
-        parts = options.parts
+        parts, size = options.parts, NATURE if options.network == "nature" else SMALL
         head = HeadParts(
             parts.dueling,
             parts.noise if parts.noisy else None,
             parts.noisy_sigma,
             parts.atoms if parts.distributional else None,
         )
-        size = NATURE if options.network == "nature" else SMALL
-        return QNetwork(obs_shape, num_actions, generator, options.frame_scale, options.center_frames, head, size)
-    if isinstance(options, FastOptions):
-        return QNetwork(obs_shape, num_actions, generator, options.frame_scale, options.center_frames)
-    return QNetwork(obs_shape, num_actions, generator)
+    return QNetwork(
+        obs_shape,
+        num_actions,
+        generator,
+        options.frame_scale,
+        options.center_frames,
+        head,
+        size,
+        options.pixel_floor,
+    )
 
 
 def make_learner(

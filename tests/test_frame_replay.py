@@ -239,17 +239,19 @@ def test_shapes_and_types() -> None:
         ((7, 4, 36, 36), torch.uint8),
     ]
     assert len(replay) == 24
-    assert replay.mean_frame().shape == (36, 36)
+    assert [part.shape for part in replay.pixels()] == [(36, 36)] * 2
 
 
-def test_mean_frame_by_hand() -> None:
+def test_pixels_by_hand() -> None:
     replay = make_replay(16, 2, 1, side=36)
     replay.reset(np.stack([np.full((36, 36), 10, np.uint8), np.full((36, 36), 20, np.uint8)]))
     nothing = np.zeros(2, bool)
     rest = np.stack([np.full((36, 36), 30, np.uint8), np.full((36, 36), 60, np.uint8)])
     replay.add(np.zeros(2, np.int64), VectorStep(rest, np.zeros(2, np.float32), nothing, nothing, nothing, ()))
     replay.add(np.zeros(2, np.int64), VectorStep(rest, np.zeros(2, np.float32), nothing, nothing, nothing, ()))
-    assert replay.mean_frame().unique().tolist() == [30.0]  # of the two whole rows; the newest is not counted yet
+    mean, deviation = replay.pixels()  # of the two whole rows; the newest is not counted yet
+    assert mean.unique().tolist() == [30.0]
+    assert deviation.unique().tolist() == pytest.approx([np.std([10, 20, 30, 60])])
 
 
 def test_memory_is_what_was_said() -> None:
@@ -292,4 +294,5 @@ def test_cuda_equals_the_cpu() -> None:
     assert all(torch.equal(x, y) for x, y in zip(a[:2] + a[4:], b[:2] + b[4:], strict=True))
     torch.testing.assert_close(a[2], b[2])
     torch.testing.assert_close(a[3], b[3])
-    assert torch.equal(replays[0].mean_frame(), replays[1].mean_frame().cpu())
+    for a, b in zip(replays[0].pixels(), replays[1].pixels(), strict=True):
+        torch.testing.assert_close(a, b.cpu())

@@ -282,7 +282,7 @@ def test_centered_frames_by_hand() -> None:
     options = FastOptions(center_frames=True, frame_scale=64.0)
     learner = make_learner(options, (4, 84, 84), 6, torch.device("cpu"), FAST)
     mean = torch.rand(84, 84) * 100
-    learner.center(mean)
+    learner.see(mean, torch.full((84, 84), 7.0))
     obs = random_batch(3).obs
     before = obs.clone()
     inputs = (obs.float() - mean) / 64.0
@@ -292,8 +292,20 @@ def test_centered_frames_by_hand() -> None:
     assert torch.equal(obs, before)
     assert "torso.mean_frame" in learner.network.state_dict()
     plain = make_learner(FastOptions(), (4, 84, 84), 6, torch.device("cpu"))
-    plain.center(mean)  # a network that was not made for it goes on as it was
+    plain.see(mean, mean)  # a network that was not made for it goes on as it was
     assert "torso.mean_frame" not in plain.network.state_dict()
+
+
+def test_pixels_scaled_by_their_own_deviation_by_hand() -> None:
+    options = FastOptions(center_frames=True, pixel_floor=10.0)
+    learner = make_learner(options, (4, 84, 84), 6, torch.device("cpu"), FAST)
+    mean, deviation = torch.rand(84, 84) * 100, torch.rand(84, 84) * 50
+    learner.see(mean, deviation)
+    obs = random_batch(3).obs
+    by_hand = learner.network.head(learner.network.torso.convs((obs.float() - mean) / (deviation + 10.0)))  # type: ignore[operator, union-attr]
+    torch.testing.assert_close(learner.values(obs), by_hand, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(learner.target(obs), by_hand, rtol=1e-4, atol=1e-5)
+    assert {"torso.mean_frame", "torso.pixel_gain"} <= set(learner.network.state_dict())
 
 
 def test_a_learning_rate_that_decays() -> None:

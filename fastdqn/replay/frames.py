@@ -143,12 +143,17 @@ class FrameReplay:
         if self._copied:
             self._copied[turn].record()
 
-    def mean_frame(self) -> Tensor:
-        """Return the mean of all stored frames, (H, W) float32."""
+    def pixels(self) -> tuple[Tensor, Tensor]:
+        """Return each pixel's mean and standard deviation over all stored frames, (H, W) float32 each."""
         total = torch.zeros(self._frames.shape[1], dtype=torch.int64, device=self.device)
-        for begin in range(0, len(self), 4096):
-            total += self._frames[begin : min(begin + 4096, len(self))].sum(dim=0, dtype=torch.int64)
-        return (total / len(self)).to(torch.float32).view(self._shape)
+        squares = torch.zeros_like(total)
+        for begin in range(0, len(self), 1024):
+            frames = self._frames[begin : min(begin + 1024, len(self))].to(torch.int32)
+            total += frames.sum(dim=0)
+            squares += (frames * frames).sum(dim=0)
+        mean = total.double() / len(self)
+        deviation = (squares.double() / len(self) - mean * mean).clamp(min=0.0).sqrt()
+        return mean.float().view(self._shape), deviation.float().view(self._shape)
 
     def stacks(self) -> Tensor:
         """Return the newest observation of every game, (N, C, H, W) uint8 on the device."""

@@ -174,9 +174,9 @@ class PrioritizedReplay:
         """Return the newest observation of every game, (N, C, H, W) uint8 on the device."""
         return self.frames.stacks()
 
-    def mean_frame(self) -> Tensor:
-        """Return the mean of all stored frames, (H, W) float32."""
-        return self.frames.mean_frame()
+    def pixels(self) -> tuple[Tensor, Tensor]:
+        """Return each pixel's mean and standard deviation over all stored frames, (H, W) float32 each."""
+        return self.frames.pixels()
 
     def spread(self) -> dict[str, float]:
         """Return how far apart the priorities are: their smallest, median and largest; waits for the device."""
