@@ -14,7 +14,17 @@ from typing import NoReturn, TypeVar
 import tyro
 
 from fastdqn import startup
-from fastdqn.config import VARIANTS, Options, RainbowOptions, check, preset_for, with_variant
+from fastdqn.config import (
+    VARIANTS,
+    Options,
+    RainbowOptions,
+    RecordOptions,
+    RunOptions,
+    check,
+    preset_for,
+    with_record,
+    with_variant,
+)
 from fastdqn.envs import games
 from fastdqn.errors import RunError, UserError
 
@@ -37,6 +47,8 @@ def parse(options_type: type[OptionsT], description: str, argv: Sequence[str] | 
     variant = _value_of("--variant", words)
     if isinstance(defaults, RainbowOptions) and variant in VARIANTS:  # tyro refuses other names
         defaults = with_variant(defaults, variant)
+    if isinstance(defaults, RecordOptions):
+        defaults = with_record(defaults, "--small" in words, _trains_on_cuda(words, defaults.run))
     options = parsed(options_type, words, defaults, description)
     check(options)
     return options
@@ -98,6 +110,16 @@ def _value_of(option: str, words: Sequence[str]) -> str | None:
         if word == option and i + 1 < len(words):
             return words[i + 1]
     return None
+
+
+def _trains_on_cuda(words: Sequence[str], run: RunOptions) -> bool:
+    """Tell whether `words` name a CUDA device, or leave the choice and there is one."""
+    device = "cuda" if "--cuda" in words else _value_of("--device", words) or run.device or "cpu"
+    if device != "auto":
+        return device.startswith("cuda")
+    import torch
+
+    return torch.cuda.is_available()
 
 
 def parsed(options_type: type[AnyT], words: Sequence[str], default: AnyT, description: str) -> AnyT:

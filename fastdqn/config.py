@@ -239,6 +239,22 @@ class RainbowOptions(AgentOptions):
 
 
 @dataclass(frozen=True)
+class RecordOptions(AgentOptions):
+    """Options of 11."""
+
+    run: Annotated[RunOptions, tyro.conf.arg(name="")] = field(
+        default_factory=lambda: RunOptions(game="pong-fast", device="auto")
+    )
+    small: bool = False
+    """Small frames and the small network, with the settings that solve Pong soonest with them."""
+    late_score: float | None = None
+    """While the mean of the last 20 games is above this, there is an update each --late-steps env steps alone: what
+    plays well learns less and finishes its games sooner."""
+    late_steps: int = 64
+    """Env steps played for each update while the agent plays well."""
+
+
+@dataclass(frozen=True)
 class Preset:
     """What a game's name implies."""
 
@@ -277,6 +293,13 @@ _PONG_FAST_EXECUTION = {
     "final_learning_rate": 1e-4,
     "learning_rate_decay": 250_000,
 }
+
+_PONG_RECORDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "cpu": ({}, {"late_score": 18.5, "late_steps": 64}),
+    "small": ({}, {"num_envs": 32, "late_score": 18.5, "late_steps": 64}),
+    "cuda": ({"batch_size": 8}, {"num_envs": 128, "steps": 32, "late_score": 18.5, "late_steps": 128}),
+}
+"""What differs from pong-fast, by machine: hyper-parameters, the rest. The one for CUDA is a guess: none has run."""
 
 PRESETS = {
     "pong": Preset("pong", DQNOptions(), 18.0, 3_000_000),
@@ -326,6 +349,19 @@ def with_variant(options: RainbowOptions, variant: Variant) -> RainbowOptions:
     if noisy:
         dqn = dataclasses.replace(dqn, epsilon_start=0.0, epsilon_final=0.0)
     return dataclasses.replace(options, variant=variant, dqn=dqn, parts=parts)
+
+
+def with_record(options: RecordOptions, small: bool, cuda: bool) -> RecordOptions:
+    """Return `options`, a preset's, with what solves Pong soonest on this kind of machine (LOG.md); other games' as
+    they are, but for the network that `small` stands for.
+    """
+    if small:  # so small that a second thread costs more than it does
+        run = dataclasses.replace(options.run, threads=1)
+        options = dataclasses.replace(options, run=run, small=True, network="small", frame_size=42)
+    if options.run.game.strip().lower() != "pong-fast":
+        return options
+    dqn, others = _PONG_RECORDS["cuda" if cuda else "small" if small else "cpu"]
+    return dataclasses.replace(options, dqn=dataclasses.replace(options.dqn, **dqn), **others)
 
 
 def preset_for(name: str, game_id: str) -> Preset:
@@ -428,6 +464,13 @@ def check(options: Options) -> None:
         if options.final_learning_rate is not None and not options.final_learning_rate > 0:
             raise UserError(f"--final-learning-rate must be more than 0, not {options.final_learning_rate:g}.")
         _at_least(options.learning_rate_decay, 1, "--learning-rate-decay")
+    if isinstance(options, RecordOptions):
+        _at_least(options.late_steps, options.steps, "--late-steps")
+        if options.late_steps > dqn.target_sync:
+            raise UserError(
+                f"--late-steps {options.late_steps} cannot be more than --target-sync {dqn.target_sync}: "
+                "the target network would miss copies."
+            )
     if isinstance(options, ParallelOptions):
         _at_least(options.player_timeout, 1.0, "--player-timeout")
 

@@ -1,0 +1,96 @@
+"""11 Pong in seconds: everything that pays, put together for one clock.
+
+The idea: the clock runs from the start of the process to the moment when the mean of the last 100 games is above 18.
+Without a GPU an env step costs a third of a trained sample, so the run trains on few samples for each env step, makes
+the most of each (centered frames, 5-step returns, a step size that falls), and once it plays well it trains less
+still: the last hundred games are most of what is left to do. --small does the same with frames of 42x42 and a seventh
+of the arithmetic.
+
+Differs from 10: presets, one for each kind of machine, and --late-score.
+"""
+
+import fastdqn.startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports below
+
+from fastdqn import cli
+from fastdqn.acting import epsilons_at
+from fastdqn.config import RecordOptions
+from fastdqn.device import keep_freed_memory, prepare_device
+from fastdqn.envs.vector import describe_games
+from fastdqn.replay.frames import describe_frame_replay
+from fastdqn.reports import Reporter
+from fastdqn.run import Run
+from fastdqn.schedules import target_sync_due, updates_due
+from fastdqn.variants import (
+    describe_variant,
+    fastest_form,
+    fastest_greedy,
+    fastest_update,
+    make_games,
+    make_learner,
+    make_policy,
+    make_rainbow_replay,
+    scheduled,
+)
+
+RECENT_GAMES = 20
+
+
+def train(options: RecordOptions) -> int:
+    dqn = options.dqn
+    device = prepare_device(options.run)
+    keep_freed_memory()
+    games = make_games(options)
+    form = fastest_form(options, device)
+    learner = make_learner(options, games.obs_shape, games.num_actions, device, form)
+    replay = make_rainbow_replay(options, device)
+    batch_size = dqn.batch_size * options.steps
+    update = fastest_update(learner, replay, batch_size)
+    schedule = scheduled(options, learner, replay)
+    reporter = Reporter(learner, replay, options.report_env_steps, options.held_out)
+    notes = (
+        describe_games(games, options.run.game, options.protocol),
+        describe_frame_replay(dqn.replay_size, device, options.frame_size**2),
+        describe_variant(options),
+        f"arithmetic: {'bf16 with a float32 last layer' if form.bf16 else 'float32'}",
+    )
+
+    with Run("11_pong_in_seconds", options, device, notes) as run:
+        run.weights = learner.network.state_dict()
+        run.where.enable(options.where)
+        replay.reset(games.reset())
+        policy = make_policy(options, fastest_greedy(learner, replay), games.num_actions)
+        due, every, late = range(0), options.steps, options.late_score
+
+        while not run.over():
+            env_steps, updates = run.env_steps, run.updates
+            epsilon = epsilons_at(env_steps, games.num_envs, dqn)
+            with run.where("acting"):
+                actions = policy.act(epsilon)
+            games.send(actions)
+
+            schedule(env_steps)
+            if due and run.updates == 0:
+                learner.see(*replay.pixels())  # nothing without --center-frames or --pixel-floor
+            for env_step in due:
+                with run.where("update"):
+                    run.updated(update(), batch_size)
+                if target_sync_due(env_step, dqn.target_sync, every):
+                    learner.sync_target()
+
+            with run.where("emulator"):
+                step = games.recv()
+            with run.where("replay"):
+                replay.add(actions, step)
+            run.played_vector(step, epsilon[-1], policy_lag=run.updates - updates)
+            recent = run.stop.recent_mean(RECENT_GAMES)
+            every = options.late_steps if late is not None and recent is not None and recent > late else options.steps
+            due = updates_due(env_steps, run.env_steps, every, dqn.replay_initial)
+            if run.updates and reporter.due(run.env_steps):
+                with run.where("reports"):
+                    run.report(*reporter.report())
+
+    return 0
+
+
+if __name__ == "__main__":
+    cli.start(train, RecordOptions, __doc__)
