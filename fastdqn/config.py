@@ -357,7 +357,7 @@ def with_record(options: RecordOptions, small: bool, cuda: bool) -> RecordOption
     """
     if small:  # so small that a second thread costs more than it does
         run = dataclasses.replace(options.run, threads=1)
-        options = dataclasses.replace(options, run=run, small=True, network="small", frame_size=42)
+        options = dataclasses.replace(options, run=run, network="small", frame_size=42)
     if options.run.game.strip().lower() != "pong-fast":
         return options
     dqn, others = _PONG_RECORDS["cuda" if cuda else "small" if small else "cpu"]
