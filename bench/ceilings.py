@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from fastdqn.cli import parsed, with_preset
-from fastdqn.config import FastOptions, VectorOptions, check
+from fastdqn.config import RainbowOptions, Variant, VectorOptions, check, with_variant
 from fastdqn.device import keep_freed_memory, prepare_device
 from fastdqn.envs.make import make_env, spaces_of
 from fastdqn.errors import UserError
@@ -41,7 +41,13 @@ class Ceiling:
     form: Literal["plain", "fast"] = "plain"
     """The update of 01 to 08, or that of 09 (update)."""
     double: bool | None = None
-    """With Double Q-learning or without (update); by default as the game's preset says."""
+    """With Double Q-learning or without (update); by default as the game's preset and the variant say."""
+    variant: Variant = "dqn"
+    """Which of Rainbow's parts are on, in the fast form (update)."""
+    network: Literal["nature", "small"] = "nature"
+    """Which network, in the fast form (update)."""
+    frame_size: int = 84
+    """Side of the frames (update, and env with the vector wrappers)."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Arithmetic of the fast form (update)."""
     threads: int | None = None
@@ -106,10 +112,10 @@ def rate_of(play: Callable[[], int], seconds: float) -> float:
             return env_steps / (now - begin)
 
 
-def update_only(ceiling: Ceiling, options: FastOptions) -> dict[str, float]:
+def update_only(ceiling: Ceiling, options: RainbowOptions) -> dict[str, float]:
     """Return the learner's samples/s on one random batch; the device is synchronised around each timed piece."""
     device = prepare_device(options.run)
-    shape, num_actions = spaces_of(make_env(options.run.game, options.protocol, "classic"))
+    shape, num_actions = spaces_of(make_env(options.run.game, options.protocol, "opencv", options.frame_size))
     form = PLAIN
     if ceiling.form == "fast":
         keep_freed_memory()
@@ -153,12 +159,14 @@ def update_only(ceiling: Ceiling, options: FastOptions) -> dict[str, float]:
 def main() -> int:
     try:
         ceiling = parsed(Ceiling, sys.argv[1:], Ceiling(), __doc__ or "")
-        options = with_preset(FastOptions(), ceiling.game)
+        options = with_variant(with_preset(RainbowOptions(), ceiling.game), ceiling.variant)
         options = dataclasses.replace(
             options,
             run=dataclasses.replace(options.run, device=ceiling.device, threads=ceiling.threads),
             dqn=options.dqn if ceiling.double is None else dataclasses.replace(options.dqn, double=ceiling.double),
             precision=ceiling.precision,
+            network=ceiling.network,
+            frame_size=ceiling.frame_size,
             num_envs=ceiling.num_envs,
             env_threads=ceiling.env_threads,
         )

@@ -14,6 +14,7 @@ The table goes to the terminal; JSON lines and a plot go to --out.
     python bench/fps.py --only 02,03 -- --threads 1  options after -- go to the scripts
     python bench/fps.py --only 01,09 -- --batch-size 8   the Nature regime: 8 samples for each env step
     python bench/fps.py --only 06,07,08,09 --where   where the time of a loop goes
+    python bench/fps.py --only 10 --sweep variant=dqn,prioritized,rainbow -- --batch-size 8
 """
 
 import fastdqn.startup  # noqa: F401 - first: Ctrl-C during the imports below
@@ -62,6 +63,8 @@ LADDER = (
     Rung("07_device_replay", "vector"),
     Rung("08_overlap", "vector"),
     Rung("09_cuda_graph", "vector", "fast"),
+    Rung("10_rainbow", "vector", "fast"),
+    Rung("11_pong_in_seconds", "vector", "fast"),
 )
 
 
@@ -212,9 +215,11 @@ def ceilings_of(row: Row, trial: dict[str, Any], options: BenchOptions) -> dict[
 
     games = ["--wrappers", row.rung.wrappers]
     if row.rung.wrappers == "vector":
-        games += given("--num-envs", "--env-threads")
+        games += given("--num-envs", "--env-threads", "--frame-size")
     update = ["--form", row.rung.form, "--batch-size", str(trial["batch_size"])]
-    update += given("--precision", "--threads") + [word for word in words if word in ("--double", "--no-double")]
+    update += given("--precision", "--threads", "--variant", "--network", "--frame-size") + [
+        word for word in words if word in ("--double", "--no-double")
+    ]
     return {"env": tuple(games), "update": tuple(update)}
 
 

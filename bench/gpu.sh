@@ -8,6 +8,11 @@
 #   bench/gpu.sh learner   the update of 09 alone, batch 32 to 4096, and with it where 09's time goes
 #   bench/gpu.sh sweep     02 with N = 1 to 6
 #   bench/gpu.sh pong      Pong to its end with 09, SEEDS (0 1 2 3 4) one after the other, at most 9 minutes in all
+#   bench/gpu.sh record    the same with 11
+#   bench/gpu.sh rainbow   updates of the eight variants, and the ways to draw by priority
+#   bench/gpu.sh variants  Pong with the eight variants of 10 (VARIANTS names fewer), at most 19 minutes in all
+#   bench/gpu.sh first     the first four of them, at most 9.5 minutes; bench/gpu.sh second: the others
+#   bench/gpu.sh breakout  Breakout with 10's rainbow for 9.5 minutes; bench/gpu.sh invaders: Space Invaders
 #   bench/gpu.sh all       all of them, one after the other
 #
 # Results (JSON lines, plots, logs, the runs' folders) go to $OUT, by default bench/results/gpu.
@@ -19,12 +24,14 @@ PYTHON=${PYTHON:-python3}
 DEVICE=${DEVICE:-cuda}
 OUT=${OUT:-bench/results/gpu}
 SEEDS=${SEEDS:-0 1 2 3 4}
+VARIANTS=${VARIANTS:-dqn n-step double noisy prioritized dueling distributional rainbow}
 if [ -n "${QUICK:-}" ]; then
   seed=(--only 01,05) ladder=(--only 01,09) nature=(--only 07,09) games=8,16 batches="32 128" steps=1..2
-  repeats=1 seconds=4 minutes=0.4 tests=(-k "by_hand") SEEDS=0
+  repeats=1 seconds=4 minutes=0.4 long=0.4 each=0.3 tests=(-k "by_hand") SEEDS=0
+  VARIANTS="dqn rainbow"
 else
   seed=(--only 01,02,03,04,05) ladder=(--only 01,06,07,08,09) nature=(--only 01,07,08,09) games=16,32,64,128,256 batches="32 64 128 256 512 1024 2048 4096" steps=1..6
-  repeats=2 seconds=8 minutes=1.7 tests=(-m cuda)
+  repeats=2 seconds=8 minutes=1.7 long=9.5 each=2.3 tests=(-m cuda)
 fi
 mkdir -p "$OUT"
 OUT=$(cd "$OUT" && pwd)
@@ -87,8 +94,64 @@ pong() {
   done 2>&1 | tee "$OUT/pong.log"
 }
 
+record() {
+  for seed in $SEEDS; do
+    "$PYTHON" experiments/11_pong_in_seconds.py --device "$DEVICE" --seed "$seed" --runs-dir "$OUT/runs" \
+      --max-minutes "$minutes"
+  done 2>&1 | tee "$OUT/record.log"
+}
+
+rainbow() {
+  {
+    for variant in $VARIANTS; do
+      "$PYTHON" bench/ceilings.py --what update --form fast --device "$DEVICE" --batch-size 128 --seconds "$seconds" \
+        --variant "$variant"
+    done
+    "$PYTHON" bench/priorities.py --device "$DEVICE"
+    fps --only 10 --repeats 1 --sweep "variant=dqn,prioritized,rainbow" -- --batch-size 8
+  } 2>&1 | tee "$OUT/rainbow.log"
+}
+
+variants() {
+  for variant in ${*:-$VARIANTS}; do
+    "$PYTHON" experiments/10_rainbow.py --game pong-fast --variant "$variant" --num-envs 64 --device "$DEVICE" \
+      --runs-dir "$OUT/runs/$variant" --max-minutes "$each"
+  done 2>&1 | tee -a "$OUT/variants.log"
+  "$PYTHON" bench/learning_curve.py "$OUT"/runs/*/*10_rainbow* --out "$OUT/variants.png"
+}
+
+first() {
+  variants $(echo $VARIANTS | cut -d ' ' -f 1-4)
+}
+
+second() {
+  variants $(echo $VARIANTS | cut -d ' ' -f 5-8)
+}
+
+play() {
+  "$PYTHON" experiments/10_rainbow.py --game "$1" --variant rainbow --num-envs 64 --batch-size 8 --steps 32 \
+    --target-sync 10016 --max-minutes "$long" --device "$DEVICE" --runs-dir "$OUT/runs/games" 2>&1 | tee "$OUT/$1.log"
+  "$PYTHON" bench/learning_curve.py "$OUT"/runs/games/*"$1"* --out "$OUT/$1.png"
+}
+
+breakout() {
+  play breakout
+}
+
+invaders() {
+  play invaders
+}
+
 case "${1:-}" in
-  tests | seed | ladder | nature | learner | sweep | pong) machine; "$1" ;;
-  all) machine; tests; seed; ladder; nature; learner; sweep; pong ;;
-  *) sed -n '2,18p' "$0" >&2; exit 2 ;;
+  tests | seed | ladder | nature | learner | sweep | pong | record | rainbow | variants | first | second | breakout | invaders)
+    machine
+    "$1"
+    ;;
+  all)
+    machine
+    for piece in tests seed ladder nature learner sweep pong record rainbow variants breakout invaders; do
+      "$piece"
+    done
+    ;;
+  *) sed -n '2,24p' "$0" >&2; exit 2 ;;
 esac

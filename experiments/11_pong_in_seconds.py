@@ -11,6 +11,8 @@ Differs from 10: presets, one for each kind of machine, and --late-score.
 
 import fastdqn.startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports below
 
+import numpy as np
+
 from fastdqn import cli
 from fastdqn.acting import epsilons_at
 from fastdqn.config import RecordOptions
@@ -59,11 +61,13 @@ def train(options: RecordOptions) -> int:
         run.where.enable(options.where)
         replay.reset(games.reset())
         policy = make_policy(options, fastest_greedy(learner, replay), games.num_actions)
-        due, every, late = range(0), options.steps, options.late_score
+        due, every, late, well = range(0), options.steps, options.late_score, False
 
         while not run.over():
             env_steps, updates = run.env_steps, run.updates
             epsilon = epsilons_at(env_steps, games.num_envs, dqn)
+            if well:
+                epsilon = np.minimum(epsilon, options.late_epsilon)
             with run.where("acting"):
                 actions = policy.act(epsilon)
             games.send(actions)
@@ -83,7 +87,8 @@ def train(options: RecordOptions) -> int:
                 replay.add(actions, step)
             run.played_vector(step, epsilon[-1], policy_lag=run.updates - updates)
             recent = run.stop.recent_mean(RECENT_GAMES)
-            every = options.late_steps if late is not None and recent is not None and recent > late else options.steps
+            well = late is not None and recent is not None and recent > late
+            every = options.late_steps if well else options.steps
             due = updates_due(env_steps, run.env_steps, every, dqn.replay_initial)
             if run.updates and reporter.due(run.env_steps):
                 with run.where("reports"):

@@ -248,10 +248,11 @@ class RecordOptions(AgentOptions):
     small: bool = False
     """Small frames and the small network, with the settings that solve Pong soonest with them."""
     late_score: float | None = None
-    """While the mean of the last 20 games is above this, there is an update each --late-steps env steps alone: what
-    plays well learns less and finishes its games sooner."""
+    """The agent plays well while the mean of the last 20 games is above this; by default it never does."""
     late_steps: int = 64
-    """Env steps played for each update while the agent plays well."""
+    """Env steps played for each update while the agent plays well: it learns less, and finishes its games sooner."""
+    late_epsilon: float = 0.01
+    """Probability of a random action while the agent plays well, if it is not lower anyway."""
 
 
 @dataclass(frozen=True)
@@ -466,6 +467,7 @@ def check(options: Options) -> None:
         _at_least(options.learning_rate_decay, 1, "--learning-rate-decay")
     if isinstance(options, RecordOptions):
         _at_least(options.late_steps, options.steps, "--late-steps")
+        _between(options.late_epsilon, 0.0, 1.0, "--late-epsilon")
         if options.late_steps > dqn.target_sync:
             raise UserError(
                 f"--late-steps {options.late_steps} cannot be more than --target-sync {dqn.target_sync}: "
