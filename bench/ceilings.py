@@ -134,7 +134,7 @@ def update_only(ceiling: Ceiling, options: RainbowOptions) -> dict[str, float]:
         return learner.update(batch)
 
     if ceiling.form == "fast" and device.type == "cuda":
-        update = Graphed(update)
+        update = Graphed(update, learner.noise)
 
     def timed(count: int) -> float:
         if device.type == "cuda":

@@ -16,7 +16,7 @@ import tyro
 
 from fastdqn.cli import parsed
 from fastdqn.errors import UserError
-from fastdqn.plot import RunData, draw_curves, label_of, read_run
+from fastdqn.plot import draw_curves, grouped, read_run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,10 +32,10 @@ class CurveOptions:
 def draw(options: CurveOptions) -> None:
     if not options.runs:
         raise UserError("Name the folder of at least one run.")
-    groups: dict[str, list[RunData]] = {}
-    for run in map(read_run, options.runs):
-        label = label_of(run) + (f", seed {run.config['run']['seed']}" if options.each else "")
-        groups.setdefault(label, []).append(run)
+    runs = [read_run(folder) for folder in options.runs]
+    groups = grouped(runs)
+    if options.each:
+        groups = {f"{label}, seed {run.config['run']['seed']}": [run] for label in groups for run in groups[label]}
     draw_curves(groups, options.out)
 
 

@@ -20,7 +20,6 @@ from fastdqn.config import RainbowOptions
 from fastdqn.device import keep_freed_memory, prepare_device
 from fastdqn.envs.vector import describe_games
 from fastdqn.replay.frames import describe_frame_replay
-from fastdqn.reports import Reporter
 from fastdqn.run import Run
 from fastdqn.schedules import target_sync_due, updates_due
 from fastdqn.series import is_series, run_series
@@ -33,6 +32,7 @@ from fastdqn.variants import (
     make_learner,
     make_policy,
     make_rainbow_replay,
+    make_reporter,
     scheduled,
 )
 
@@ -50,7 +50,7 @@ def train(options: RainbowOptions) -> int:
     batch_size = dqn.batch_size * options.steps
     update = fastest_update(learner, replay, batch_size)
     schedule = scheduled(options, learner, replay)
-    reporter = Reporter(learner, replay, options.report_env_steps, options.held_out)
+    reporter = make_reporter(options, learner, replay)
     notes = (
         describe_games(games, options.run.game, options.protocol),
         describe_frame_replay(dqn.replay_size, device, options.frame_size**2),

@@ -19,9 +19,8 @@ from fastdqn.config import RecordOptions
 from fastdqn.device import keep_freed_memory, prepare_device
 from fastdqn.envs.vector import describe_games
 from fastdqn.replay.frames import describe_frame_replay
-from fastdqn.reports import Reporter
 from fastdqn.run import Run
-from fastdqn.schedules import target_sync_due, updates_due
+from fastdqn.schedules import plays_well, updates_due
 from fastdqn.variants import (
     describe_variant,
     fastest_form,
@@ -31,6 +30,7 @@ from fastdqn.variants import (
     make_learner,
     make_policy,
     make_rainbow_replay,
+    make_reporter,
     scheduled,
 )
 
@@ -48,7 +48,7 @@ def train(options: RecordOptions) -> int:
     batch_size = dqn.batch_size * options.steps
     update = fastest_update(learner, replay, batch_size)
     schedule = scheduled(options, learner, replay)
-    reporter = Reporter(learner, replay, options.report_env_steps, options.held_out)
+    reporter = make_reporter(options, learner, replay)
     notes = (
         describe_games(games, options.run.game, options.protocol),
         describe_frame_replay(dqn.replay_size, device, options.frame_size**2),
@@ -61,7 +61,7 @@ def train(options: RecordOptions) -> int:
         run.where.enable(options.where)
         replay.reset(games.reset())
         policy = make_policy(options, fastest_greedy(learner, replay), games.num_actions)
-        due, every, late, well = range(0), options.steps, options.late_score, False
+        due, copies, well = range(0), 0, False
 
         while not run.over():
             env_steps, updates = run.env_steps, run.updates
@@ -78,7 +78,8 @@ def train(options: RecordOptions) -> int:
             for env_step in due:
                 with run.where("update"):
                     run.updated(update(), batch_size)
-                if target_sync_due(env_step, dqn.target_sync, every):
+                if env_step // dqn.target_sync > copies:  # however many env steps there are to an update
+                    copies = env_step // dqn.target_sync
                     learner.sync_target()
 
             with run.where("emulator"):
@@ -86,8 +87,7 @@ def train(options: RecordOptions) -> int:
             with run.where("replay"):
                 replay.add(actions, step)
             run.played_vector(step, epsilon[-1], policy_lag=run.updates - updates)
-            recent = run.stop.recent_mean(RECENT_GAMES)
-            well = late is not None and recent is not None and recent > late
+            well = plays_well(run.stop.recent_mean(RECENT_GAMES), options.late_score)
             every = options.late_steps if well else options.steps
             due = updates_due(env_steps, run.env_steps, every, dqn.replay_initial)
             if run.updates and reporter.due(run.env_steps):

@@ -16,6 +16,7 @@ import tyro
 from fastdqn import startup
 from fastdqn.config import (
     VARIANTS,
+    AgentOptions,
     Options,
     RainbowOptions,
     RecordOptions,
@@ -24,6 +25,7 @@ from fastdqn.config import (
     preset_for,
     with_record,
     with_variant,
+    without_epsilon,
 )
 from fastdqn.envs import games
 from fastdqn.errors import RunError, UserError
@@ -47,8 +49,10 @@ def parse(options_type: type[OptionsT], description: str, argv: Sequence[str] | 
     variant = _value_of("--variant", words)
     if isinstance(defaults, RainbowOptions) and variant in VARIANTS:  # tyro refuses other names
         defaults = with_variant(defaults, variant)
+    if isinstance(defaults, AgentOptions) and _flag("noisy", words, defaults.parts.noisy):
+        defaults = without_epsilon(defaults)
     if isinstance(defaults, RecordOptions):
-        defaults = with_record(defaults, "--small" in words, _trains_on_cuda(words, defaults.run))
+        defaults = with_record(defaults, _flag("small", words, False), _trains_on_cuda(words, defaults.run))
     options = parsed(options_type, words, defaults, description)
     check(options)
     return options
@@ -112,6 +116,12 @@ def _value_of(option: str, words: Sequence[str]) -> str | None:
     return None
 
 
+def _flag(name: str, words: Sequence[str], default: bool) -> bool:
+    """Return what `words` say of --name and --no-name; the last one counts."""
+    said = [word for word in words if word in (f"--{name}", f"--no-{name}")]
+    return said[-1] == f"--{name}" if said else default
+
+
 def _trains_on_cuda(words: Sequence[str], run: RunOptions) -> bool:
     """Tell whether `words` name a CUDA device, or leave the choice and there is one."""
     device = "cuda" if "--cuda" in words else _value_of("--device", words) or run.device or "cpu"
@@ -137,7 +147,7 @@ def parsed(options_type: type[AnyT], words: Sequence[str], default: AnyT, descri
                 args=words,
                 default=default,
                 description=description,
-                config=(tyro.conf.FlagCreatePairsOff,),
+                config=() if isinstance(default, AgentOptions) else (tyro.conf.FlagCreatePairsOff,),
             )
     except SystemExit as end:
         if not end.code:

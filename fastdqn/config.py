@@ -7,10 +7,11 @@ command line overrides them, and `check` refuses contradictions with a sentence 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 import tyro
 
@@ -167,7 +168,7 @@ class PartOptions:
     dueling: bool = False
     """Value and advantage in two streams (Wang et al. 2016)."""
     noisy: bool = False
-    """Explore by noisy layers instead of epsilon (Fortunato et al. 2018); --variant sets epsilon to 0 with it."""
+    """Explore by noisy layers (Fortunato et al. 2018) instead of epsilon, which is then 0 unless given."""
     noise: Literal["factorised", "independent"] = "factorised"
     """Gaussian noise from one number for each input and output, or one for each weight."""
     noisy_sigma: float | None = None
@@ -221,10 +222,18 @@ class AgentOptions(FastOptions):
     parts: Annotated[PartOptions, tyro.conf.arg(name="")] = field(default_factory=PartOptions)
     network: Literal["nature", "small"] = "nature"
     """Nature DQN's network, or one with a seventh of its arithmetic at half the --frame-size."""
+    target_average: float | None = None
+    """Move the target network by this share towards the online network at each update, instead of copying it each
+    --target-sync (Lillicrap et al. 2016; Schwarzer et al. 2023 take 0.005)."""
+    act_with: Literal["online", "target"] = "online"
+    """The network that plays; an averaged target network changes its mind less often (Schwarzer et al. 2023)."""
     report_env_steps: int = 20_000
     """Env steps between two reports on what is inside: the mean value of held-out states, noise, priorities, atoms."""
     held_out: int = 1_000
     """States whose mean value is reported (the 2017 post takes 1,000)."""
+
+
+AgentT = TypeVar("AgentT", bound=AgentOptions)
 
 
 @dataclass(frozen=True)
@@ -330,15 +339,14 @@ PRESETS = {
 def with_variant(options: RainbowOptions, variant: Variant) -> RainbowOptions:
     """Return `options` with everything that the name of the variant implies.
 
-    `n-step` and `rainbow` take 2 steps, as the 2017 post's author did, where the game's preset takes 1. Noisy layers do
-    without epsilon.
+    `n-step` and `rainbow` take 2 steps, as the 2017 post's author did, where the game's preset takes 1.
     """
     everything = variant == "rainbow"
-    noisy, dqn = variant == "noisy" or everything, options.dqn
+    dqn = options.dqn
     parts = dataclasses.replace(
         options.parts,
         dueling=variant == "dueling" or everything,
-        noisy=noisy,
+        noisy=variant == "noisy" or everything,
         prioritized=variant == "prioritized" or everything,
         distributional=variant == "distributional" or everything,
     )
@@ -347,9 +355,12 @@ def with_variant(options: RainbowOptions, variant: Variant) -> RainbowOptions:
         double=dqn.double or variant == "double" or everything,
         n_step=max(dqn.n_step, 2) if variant == "n-step" or everything else dqn.n_step,
     )
-    if noisy:
-        dqn = dataclasses.replace(dqn, epsilon_start=0.0, epsilon_final=0.0)
     return dataclasses.replace(options, variant=variant, dqn=dqn, parts=parts)
+
+
+def without_epsilon(options: AgentT) -> AgentT:
+    """Return `options` as noisy layers want them: without epsilon (Fortunato et al. 2018, section 3)."""
+    return dataclasses.replace(options, dqn=dataclasses.replace(options.dqn, epsilon_start=0.0, epsilon_final=0.0))
 
 
 def with_record(options: RecordOptions, small: bool, cuda: bool) -> RecordOptions:
@@ -390,7 +401,7 @@ def _between(value: float, low: float, high: float, option: str) -> None:
 def check(options: Options) -> None:
     """Raise UserError, in one sentence, for a value out of range or for options that contradict each other."""
     run, protocol, dqn = options.run, options.protocol, options.dqn
-    if run.cuda and run.device is not None and not run.device.startswith("cuda"):
+    if run.cuda and run.device not in (None, "auto") and not str(run.device).startswith("cuda"):
         raise UserError(f"--cuda and --device {run.device} contradict each other; give one of them.")
     _at_least(run.seed, 0, "--seed")
     if run.max_env_steps is not None:
@@ -448,24 +459,26 @@ def check(options: Options) -> None:
             _at_least(options.num_envs, 1, "--num-envs")
         if options.env_threads is not None:
             _at_least(options.env_threads, 1, "--env-threads")
-        _between(options.frame_size, 36 if network == "nature" else 26, 210, "--frame-size")
+        _between(options.frame_size, 36 if network == "nature" else 18, 210, "--frame-size")
     if not dqn.adam_epsilon > 0:
         raise UserError(f"--adam-epsilon must be more than 0, not {dqn.adam_epsilon:g}.")
     if isinstance(options, RainbowOptions):
         _at_least(options.seeds, 1, "--seeds")
     if isinstance(options, AgentOptions):
         _check_parts(options.parts)
+        if options.target_average is not None and not 0.0 < options.target_average <= 1.0:
+            raise UserError(f"--target-average must be above 0 and at most 1, not {options.target_average:g}.")
         _at_least(options.report_env_steps, 1, "--report-env-steps")
-        _at_least(options.held_out, 1, "--held-out")
+        _between(options.held_out, 1, 100_000, "--held-out")
     if isinstance(options, FastOptions):
-        if not options.frame_scale > 0:
-            raise UserError(f"--frame-scale must be more than 0, not {options.frame_scale:g}.")
+        if not 0 < options.frame_scale < math.inf:
+            raise UserError(f"--frame-scale must be a number above 0, not {options.frame_scale:g}.")
         if options.pixel_floor is not None and not options.pixel_floor > 0:
             raise UserError(f"--pixel-floor must be more than 0, not {options.pixel_floor:g}.")
         if options.final_learning_rate is not None and not options.final_learning_rate > 0:
             raise UserError(f"--final-learning-rate must be more than 0, not {options.final_learning_rate:g}.")
         _at_least(options.learning_rate_decay, 1, "--learning-rate-decay")
-    if isinstance(options, RecordOptions):
+    if isinstance(options, RecordOptions) and options.late_score is not None:
         _at_least(options.late_steps, options.steps, "--late-steps")
         _between(options.late_epsilon, 0.0, 1.0, "--late-epsilon")
         if options.late_steps > dqn.target_sync:
@@ -478,15 +491,15 @@ def check(options: Options) -> None:
 
 
 def _check_parts(parts: PartOptions) -> None:
-    if parts.noisy_sigma is not None and not parts.noisy_sigma >= 0:
-        raise UserError(f"--noisy-sigma must be at least 0, not {parts.noisy_sigma:g}.")
+    if parts.noisy_sigma is not None:
+        _between(parts.noisy_sigma, 0.0, 100.0, "--noisy-sigma")
     _between(parts.priority_exponent, 0.0, 1.0, "--priority-exponent")
     _between(parts.importance_exponent, 0.0, 1.0, "--importance-exponent")
     _at_least(parts.importance_decay, 1, "--importance-decay")
     if not parts.priority_floor > 0:
         raise UserError(f"--priority-floor must be more than 0, not {parts.priority_floor:g}.")
-    _at_least(parts.atoms, 2, "--atoms")
-    if not parts.value_min < parts.value_max:
+    _between(parts.atoms, 2, 1_001, "--atoms")
+    if not (math.isfinite(parts.value_min) and math.isfinite(parts.value_max) and parts.value_min < parts.value_max):
         raise UserError(
             f"--value-min {parts.value_min:g} must be below --value-max {parts.value_max:g}; the atoms lie between."
         )

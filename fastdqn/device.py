@@ -23,7 +23,7 @@ def prepare_device(run: RunOptions) -> torch.device:
         UserError: the device's name means nothing, or the device is not there.
     """
     torch.set_num_threads(run.threads or startup.cores())
-    name = run.device or ("cuda" if run.cuda else "cpu")
+    name = "cuda" if run.cuda and run.device in (None, "auto") else run.device or "cpu"
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -47,6 +47,9 @@ class DQNLearner:
         objective: what the networks' outputs mean; by default one value an action and the mean squared TD error, as in
             the 2017 post.
         noise: random numbers of noisy layers, on the network's device.
+        target_average: share by which each update moves the target network towards the online one; None to copy it in
+            `sync_target` alone.
+        act_with: the network whose greedy actions are played.
     """
 
     def __init__(
@@ -57,6 +60,8 @@ class DQNLearner:
         form: Form = PLAIN,
         objective: Objective | None = None,
         noise: torch.Generator | None = None,
+        target_average: float | None = None,
+        act_with: Literal["online", "target"] = "online",
     ) -> None:
         self.network = network
         self.form = form
@@ -66,10 +71,15 @@ class DQNLearner:
         if form.channels_last:
             use_channels_last(self.network)
             use_channels_last(self.target)
-        self.sync_target()
+        self._average = target_average
+        weights = zip(self.target.parameters(), self.network.parameters(), strict=True)
+        self._pairs = [(target.detach(), online.detach()) for target, online in weights]
+        self._copy_target()
+        self._actor = self.network if act_with == "online" else self.target
         self.noise = noise or torch.Generator(device)
         self._noisy = tuple(noisy_layers(self.network).values())
         self._noisy_target = tuple(noisy_layers(self.target).values())
+        self._noisy_actor = tuple(noisy_layers(self._actor).values())
         self._selector = network if options.double else None
         _keep_compiler_out()
         graphed = device.type == "cuda" and form.fused  # such an update may be captured
@@ -106,14 +116,16 @@ class DQNLearner:
 
     def greedy(self, obs: Tensor) -> Tensor:
         """Return the actions (B,) of largest value; noisy layers draw new noise, one for all of them."""
-        self.draw_noise()
-        with torch.no_grad():
-            return self.values(obs).argmax(dim=1)
-
-    def draw_noise(self) -> None:
-        """Draw new noise for the online network, if it has noisy layers."""
-        for layer in self._noisy:
+        for layer in self._noisy_actor:
             layer.draw(self.noise)
+        with torch.no_grad(), self._arithmetic():
+            output = self._actor(obs)
+            return self.objective.values(output).argmax(dim=1)
+
+    def draw_noise(self, generator: torch.Generator | None = None) -> None:
+        """Draw new noise for the online network, if it has noisy layers, with the learner's generator or another."""
+        for layer in self._noisy:
+            layer.draw(generator or self.noise)
 
     def update(self, batch: Batch, weight: Tensor | None = None) -> Metrics:
         """Make one optimiser step on `batch` (B transitions on the learner's device); does not wait for it.
@@ -137,13 +149,19 @@ class DQNLearner:
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         self.optimizer.step()
+        if self._average is not None:
+            for target, online in self._pairs:
+                target.lerp_(online, self._average)
         return Metrics(loss.detach(), errors.value.mean(), errors.priority)
 
     def sync_target(self) -> None:
-        """Copy the online network into the target network (Mnih et al. 2015)."""
-        with torch.no_grad():
-            for target, online in zip(self.target.parameters(), self.network.parameters(), strict=True):
-                target.copy_(online)
+        """Copy the online network into the target network (Mnih et al. 2015); nothing to do where it is averaged."""
+        if self._average is None:
+            self._copy_target()
+
+    def _copy_target(self) -> None:
+        for target, online in self._pairs:
+            target.copy_(online)
 
     def _arithmetic(self) -> torch.autocast:
         return torch.autocast(self._device.type, torch.bfloat16, enabled=self.form.bf16)

@@ -23,7 +23,7 @@ class Size(NamedTuple):
 
 NATURE = Size(((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512, 36)
 """Nature DQN's network (Mnih et al. 2015, Methods, "Model architecture")."""
-SMALL = Size(((16, 4, 2), (32, 4, 2), (32, 3, 2)), 256, 26)
+SMALL = Size(((16, 4, 2), (32, 4, 2), (32, 3, 2)), 256, 18)
 """A seventh of Nature's arithmetic for an observation, meant for frames of 42x42."""
 
 
@@ -177,6 +177,9 @@ class DuelingHead(nn.Module):
     """Value and advantage in two streams: Q(s, a) = V(s) + A(s, a) - mean_a' A(s, a') (Wang et al. 2016, eq. 9).
 
     With atoms the same holds for each atom's logit (Hessel et al. 2017, section 3, "The Integrated Agent").
+
+    Deviates: Wang et al. scale the gradient that enters the torso by 1/sqrt(2) and clip its norm to 10; the 2017 post's
+    author does neither.
 
     Args:
         stream: makes a stream of layers with so many outputs.

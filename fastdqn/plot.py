@@ -50,10 +50,35 @@ def read_run(folder: Path) -> RunData:
     return RunData(folder, config, episodes, ended)
 
 
-def label_of(run: RunData) -> str:
-    """Return what runs of different seeds have in common: script, variant and game."""
+NOT_COMPARED = frozenset({"seed", "seeds", "runs_dir", "log_seconds", "where", "script", "variant", "game"})
+
+
+def grouped(runs: Sequence[RunData]) -> dict[str, list[RunData]]:
+    """Return `runs` by what the legend calls them: script, variant and game, and the options in which they differ.
+
+    Runs whose options differ in the seed alone are one group.
+    """
+    flat = [_flat(run.config) for run in runs]
+    groups: dict[str, list[RunData]] = {}
+    for run, options in zip(runs, flat, strict=True):
+        kin = [other for other, one in zip(flat, runs, strict=True) if _name_of(one) == _name_of(run)]
+        names = sorted(name for name in options if any(other.get(name) != options[name] for other in kin))
+        told = [f"{name.replace('_', '-')} {options[name]}" for name in names if name not in NOT_COMPARED]
+        groups.setdefault(", ".join((_name_of(run), *told)), []).append(run)
+    return groups
+
+
+def _name_of(run: RunData) -> str:
     variant = run.config.get("variant")
     return ", ".join(part for part in (run.config["script"], variant, run.config["run"]["game"]) if part)
+
+
+def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all options by their own names."""
+    flat: dict[str, Any] = {}
+    for name, value in config.items():
+        flat |= _flat(value) if isinstance(value, dict) else {name: value}  # pyright: ignore[reportUnknownArgumentType]
+    return flat
 
 
 def draw_curves(groups: Mapping[str, Sequence[RunData]], out: Path, title: str = "") -> None:

@@ -18,16 +18,18 @@ class Reporter:
     """Looks into a learner every so many env steps; each look waits for the device.
 
     The held-out states are drawn once, uniformly, at the first report (Mnih et al. 2015, figure 2, follow the mean
-    value of fixed states).
+    value of fixed states). A report has random numbers of its own: it changes nothing of what is learnt.
 
     Args:
         learner: whose networks to look into.
         replay: where the held-out states come from.
         every: env steps between two reports.
         held_out: how many states.
+        seed: of what a report draws.
     """
 
-    def __init__(self, learner: DQNLearner, replay: DeviceReplay, every: int, held_out: int) -> None:
+    def __init__(self, learner: DQNLearner, replay: DeviceReplay, every: int, held_out: int, seed: int) -> None:
+        self._generator = torch.Generator(replay.device).manual_seed(seed)
         self._learner = learner
         self._replay = replay
         self._every = every
@@ -46,7 +48,7 @@ class Reporter:
         """Return scalars and histograms by their names in TensorBoard."""
         if self._states is None:
             replay = self._replay.frames if isinstance(self._replay, PrioritizedReplay) else self._replay
-            self._states = replay.observations(self._count)
+            self._states = replay.observations(self._count, self._generator)
         outputs = self._outputs(self._states)
         objective = self._learner.objective
         values = objective.values(outputs)
@@ -62,7 +64,7 @@ class Reporter:
         return scalars, histograms
 
     def _outputs(self, states: Tensor) -> Tensor:
-        self._learner.draw_noise()
+        self._learner.draw_noise(self._generator)
         with torch.no_grad():
             parts = [self._learner.outputs(states[i : i + CHUNK]) for i in range(0, len(states), CHUNK)]
             return torch.cat(parts)

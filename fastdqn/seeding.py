@@ -16,6 +16,7 @@ class Seeds(NamedTuple):
     policy: np.random.SeedSequence
     replay: np.random.SeedSequence
     noise: np.random.SeedSequence
+    reports: np.random.SeedSequence
 
 
 def seeds_of(seed: int) -> Seeds:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -14,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fastdqn import startup
+from fastdqn.cli import parse
 from fastdqn.config import VARIANTS, RainbowOptions
 from fastdqn.errors import RunError, UserError
 from fastdqn.plot import RunData, draw_curves, read_run
@@ -39,9 +42,14 @@ def run_series(script: Path, options: RainbowOptions, words: Sequence[str]) -> i
         0, or the exit code of the run that ended the series.
 
     Raises:
+        UserError: one of the runs would be refused; none has begun then.
         RunError: the folder cannot be made.
     """
     run = options.run
+    variants = VARIANTS if options.variant == "all" else (options.variant,)
+    common = without(words, "--variant", "--seed", "--seeds", "--runs-dir")
+    for variant in variants:
+        parse(RainbowOptions, "", [*common, "--variant", variant])
     folder = (
         run.runs_dir / f"{datetime.now():%Y%m%d-%H%M%S}-{re.sub(r'[^A-Za-z0-9-]', '_', run.game)}-{script.stem}-series"
     )
@@ -49,20 +57,16 @@ def run_series(script: Path, options: RainbowOptions, words: Sequence[str]) -> i
         folder.mkdir(parents=True)
     except OSError as error:
         raise RunError(f"Cannot make the folder {folder}: {error.strerror}.") from error
-    variants = VARIANTS if options.variant == "all" else (options.variant,)
-    common = without(words, "--variant", "--seed", "--seeds", "--runs-dir")
     groups: dict[str, list[Path]] = {variant: [] for variant in variants}
     code = 0
+    planned = [(seed, variant) for seed in range(run.seed, run.seed + options.seeds) for variant in variants]
     with startup.running():
-        for seed in range(run.seed, run.seed + options.seeds):
-            for variant in variants:
-                print(f"--- {variant}, seed {seed}", flush=True)
-                into = folder / f"{variant}-{seed}"
-                own = ("--variant", variant, "--seed", str(seed), "--runs-dir", str(into))
-                code = subprocess.run([sys.executable, str(script), *common, *own], check=False).returncode
-                groups[variant] += list(into.iterdir()) if into.is_dir() else []
-                if code or startup.stop_signal():
-                    break
+        for seed, variant in planned:
+            print(f"--- {variant}, seed {seed}", flush=True)
+            into = folder / f"{variant}-{seed}"
+            own = ("--variant", variant, "--seed", str(seed), "--runs-dir", str(into))
+            code = _finish(subprocess.Popen([sys.executable, str(script), *common, *own]))
+            groups[variant] += list(into.iterdir()) if into.is_dir() else []
             if code or startup.stop_signal():
                 break
     finished = {variant: [read_run(path) for path in paths if _has_games(path)] for variant, paths in groups.items()}
@@ -108,6 +112,21 @@ def without(words: Sequence[str], *options: str) -> list[str]:
         elif not any(word.startswith(f"{option}=") for option in options):
             kept.append(word)
     return kept
+
+
+def _finish(process: subprocess.Popen[bytes]) -> int:
+    """Wait for `process`, hand a signal on to it, and return its exit code."""
+    passed_on = False
+    try:
+        while True:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return process.wait(timeout=0.2)
+            if startup.stop_signal() and not passed_on:
+                passed_on = True
+                if startup.stop_signal() != signal.SIGINT:  # that one a terminal sends to every process
+                    process.send_signal(startup.stop_signal())
+    finally:
+        process.kill()
 
 
 def _has_games(folder: Path) -> bool:

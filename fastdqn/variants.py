@@ -20,6 +20,7 @@ from fastdqn.objectives import CategoricalObjective, Objective, ValueObjective
 from fastdqn.replay.frames import FrameReplay
 from fastdqn.replay.prioritized import DeviceReplay, PrioritizedReplay
 from fastdqn.replay.transitions import TransitionList, check_memory
+from fastdqn.reports import Reporter
 from fastdqn.schedules import linear
 from fastdqn.seeding import as_int, seeds_of, torch_generator
 from fastdqn.types import Metrics
@@ -60,7 +61,17 @@ def make_learner(
         return make_network(options, obs_shape, num_actions)
 
     noise = torch.Generator(device).manual_seed(as_int(seeds_of(options.run.seed).noise))
-    return DQNLearner(network().to(device), network, options.dqn, form, _objective_of(options, device), noise)
+    agent = options if isinstance(options, AgentOptions) else AgentOptions()
+    return DQNLearner(
+        network().to(device),
+        network,
+        options.dqn,
+        form,
+        _objective_of(options, device),
+        noise,
+        agent.target_average,
+        agent.act_with,
+    )
 
 
 def _objective_of(options: Options, device: torch.device) -> Objective:
@@ -111,6 +122,12 @@ def make_rainbow_replay(options: AgentOptions, device: torch.device) -> DeviceRe
     return PrioritizedReplay(replay, parts.priority_exponent, parts.priority_floor)
 
 
+def make_reporter(options: AgentOptions, learner: DQNLearner, replay: DeviceReplay) -> Reporter:
+    """Return what looks into the learner every now and then."""
+    seed = as_int(seeds_of(options.run.seed).reports)
+    return Reporter(learner, replay, options.report_env_steps, options.held_out, seed)
+
+
 def describe_variant(options: AgentOptions) -> str:
     """Return one line that names the parts that are on, with their settings."""
     dqn, parts = options.dqn, options.parts
@@ -123,9 +140,10 @@ def describe_variant(options: AgentOptions) -> str:
         f"{parts.importance_decay:,} env steps)"
         if parts.prioritized
         else "",
+        f"epsilon from {dqn.epsilon_start:g} to {dqn.epsilon_final:g}" if dqn.epsilon_start > 0 else "no epsilon",
         f"{parts.atoms} atoms from {parts.value_min:g} to {parts.value_max:g}" if parts.distributional else "",
     ]
-    return f"agent: {options.network} network, {', '.join(part for part in said if part) or 'plain DQN'}"
+    return f"agent: {options.network} network, {', '.join(part for part in said if part)}"
 
 
 def make_games(options: VectorOptions) -> VectorEnv:

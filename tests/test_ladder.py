@@ -102,6 +102,13 @@ def test_vector_scripts_repeat_and_keep_ratio_and_schedules(tmp_path: Path, scri
         assert any(line["policy_lag"] for line in records(run, "speed.jsonl"))
 
 
+def test_10_without_parts_learns_what_09_learns(tmp_path: Path) -> None:
+    """Reports and all: they draw from random numbers of their own."""
+    words = (*SHORT, "--game", "breakout", "--num-envs", "5", "--steps", "4")
+    first = fingerprint(train("09_cuda_graph", tmp_path / "a", *words))
+    assert first == fingerprint(train("10_rainbow", tmp_path / "b", *words, "--report-env-steps", "30"))
+
+
 def test_where_the_time_goes(tmp_path: Path) -> None:
     run = train("09_cuda_graph", tmp_path, *SHORT, "--where")
     where = summary(run)["where"]

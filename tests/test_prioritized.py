@@ -156,10 +156,16 @@ def test_weights_by_hand() -> None:
 
 
 def test_the_batch_is_what_its_slots_hold() -> None:
-    replay = replay_of(16, 3, 30)
-    batch, _, slot = replay.sample(32)
-    again = replay.frames.transitions(*replay.frames.time_and_game(slot))
-    assert all(torch.equal(a, b) for a, b in zip(batch, again, strict=True))
+    """By the Script's own numbers: frame (1 + 2t + i) % 251, action (t + i) % 5, for the row t that is in the ring."""
+    replay = replay_of(16, 1, 30)
+    batch, _, slot = replay.sample(64)
+    for row, place in enumerate(slot.tolist()):
+        game = place % 2
+        time = next(t for t in range(30, -1, -1) if t % 16 == place // 2)
+        assert batch.obs[row, -1].unique().tolist() == [(1 + 2 * time + game) % 251]
+        assert batch.action[row].item() == (time + game) % 5
+        assert batch.reward[row].item() == (game + time) % 3 - 1
+    assert len(set(slot.tolist())) > 15
 
 
 def test_new_transitions_get_the_largest_priority_there_is_now() -> None:
@@ -179,16 +185,33 @@ def test_new_transitions_get_the_largest_priority_there_is_now() -> None:
 
 
 def test_overwritten_transitions_are_gone() -> None:
-    """A huge priority does not outlive its transition."""
+    """A huge priority ends with its transition: (5, 0), in slot 10, is out of reach once row 5 + 11 + 1 is there."""
     replay = replay_of(16, 1, 12)
-    replay.write_back(torch.tensor([8]), torch.tensor([1e6]))
+    replay.write_back(torch.tensor([10]), torch.tensor([1e6]))
     script = Script({})
-    for _ in range(40):
-        slots = torch.nonzero(replay.priorities.leaves()).squeeze(1)
-        replay.write_back(slots, torch.ones(len(slots)))
+    for head in range(13, 40):
         replay.add(*script.step())
-    assert replay.priorities.largest().item() == pytest.approx(1.0, rel=1e-4)
-    assert replay.priorities.total().item() == pytest.approx(int((replay.priorities.leaves() > 0).sum()), rel=1e-4)
+        leaves = replay.priorities.leaves()
+        slots = torch.nonzero(leaves).squeeze(1)
+        slots = slots[slots != 10]
+        replay.write_back(slots, torch.ones(len(slots)))
+        if head < 17:
+            assert leaves[10].item() == pytest.approx(1e6**0.6, rel=1e-4)
+            assert replay.priorities.largest().item() == leaves[10].item()
+        elif head < 22:  # then the slot holds (21, 0)
+            assert leaves[10].item() == 0.0
+            assert replay.priorities.largest().item() == pytest.approx(1.0, rel=1e-4)
+            assert replay.priorities.total().item() == pytest.approx(int((leaves > 0).sum()), rel=1e-4)
+
+
+def test_a_loss_that_is_no_number_does_not_break_the_draws() -> None:
+    """The run ends with a sentence about its loss, not with an index out of range."""
+    replay = replay_of(16, 1, 12)
+    slots = torch.nonzero(replay.priorities.leaves()).squeeze(1)
+    bad = torch.full((len(slots),), torch.nan)
+    bad[0] = torch.inf
+    replay.write_back(slots, bad)
+    assert torch.isfinite(replay.sample(32).weight).all()
 
 
 def test_beta_rises_to_one() -> None:

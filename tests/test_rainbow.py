@@ -16,7 +16,7 @@ from torch.nn import functional
 from fastdqn.cli import parse
 from fastdqn.config import VARIANTS, AgentOptions, DQNOptions, PartOptions, RainbowOptions, with_variant
 from fastdqn.errors import UserError
-from fastdqn.learner import PLAIN, DQNLearner, Form, Graphed
+from fastdqn.learner import PLAIN, DQNLearner, Form, Graphed, GraphedActions
 from fastdqn.losses import (
     categorical_projection,
     categorical_target,
@@ -37,7 +37,7 @@ from fastdqn.networks import (
 )
 from fastdqn.replay.prioritized import PrioritizedReplay
 from fastdqn.reports import Reporter, signal_to_noise
-from fastdqn.series import without
+from fastdqn.series import run_series, without
 from fastdqn.variants import describe_variant, make_learner, make_rainbow_replay, update_of
 from tests.scripts import records, summary, train
 from tests.test_learning_parts import filled_replay, random_batch
@@ -262,10 +262,16 @@ def test_one_noise_for_a_batch_and_a_new_one_for_each_act_and_update(noise: Any)
     assert all(not torch.equal(a, b) for a, b in zip(noises(learner.target), noises(learner.network), strict=True))
 
 
-def test_noisy_variants_do_without_epsilon() -> None:
+def test_noisy_layers_do_without_epsilon() -> None:
+    def epsilons(words: str) -> tuple[float, float]:
+        dqn = parse(RainbowOptions, "", words.split()).dqn
+        return dqn.epsilon_start, dqn.epsilon_final
+
     for variant in VARIANTS:
-        dqn = options_of(variant).dqn
-        assert (dqn.epsilon_start == dqn.epsilon_final == 0.0) == (variant in ("noisy", "rainbow"))
+        assert (epsilons(f"--variant {variant}") == (0.0, 0.0)) == (variant in ("noisy", "rainbow"))
+    assert epsilons("--noisy") == (0.0, 0.0)
+    assert epsilons("--variant rainbow --no-noisy") == (1.0, 0.02)  # something has to explore
+    assert epsilons("--noisy --epsilon-start 0.1 --epsilon-final 0.1") == (0.1, 0.1)
 
 
 # Whole updates against a plain reference in float64
@@ -366,8 +372,8 @@ def test_the_small_network_sees_small_frames() -> None:
         (256, 512),
         (6, 256),
     ]
-    with pytest.raises(UserError, match="26x26"):
-        QNetwork((4, 20, 20), 6, torch.Generator(), size=SMALL)
+    with pytest.raises(UserError, match="18x18"):
+        QNetwork((4, 17, 17), 6, torch.Generator(), size=SMALL)
 
 
 # Options
@@ -388,6 +394,7 @@ def test_a_variant_turns_its_parts_on_and_options_beat_it() -> None:
     assert on("--variant rainbow") == on("--variant=rainbow --game breakout") == everything
     assert on("--variant rainbow --no-noisy --n-step 3") == (everything - {"noisy", "n2"}) | {"n3"}
     assert on("--double --dueling --n-step 3") == {"double", "dueling", "n3"}
+    assert on("--variant rainbow --dueling") == on("--variant rainbow")
     assert on("--game pong-fast --variant rainbow") == (everything - {"n2"}) | {"n5"}
     rainbow = parse(RainbowOptions, "", ["--variant", "rainbow"]).parts
     assert (rainbow.priority_exponent, rainbow.importance_exponent, rainbow.importance_decay) == (0.6, 0.4, 100_000)
@@ -396,7 +403,7 @@ def test_a_variant_turns_its_parts_on_and_options_beat_it() -> None:
     said = describe_variant(parse(RainbowOptions, "", ["--variant", "rainbow"]))
     for word in ("2-step", "double", "dueling", "factorised noise", "alpha 0.6", "51 atoms from -10 to 10"):
         assert word in said
-    assert "plain DQN" in describe_variant(AgentOptions())
+    assert describe_variant(AgentOptions()) == "agent: nature network, epsilon from 1 to 0.02"
 
 
 @pytest.mark.parametrize(
@@ -416,7 +423,11 @@ def test_a_variant_turns_its_parts_on_and_options_beat_it() -> None:
         "--held-out 0",
         "--adam-epsilon 0",
         "--frame-size 30",
-        "--frame-size 20 --network small",
+        "--frame-size 17 --network small",
+        "--atoms 5000",
+        "--value-max inf",
+        "--frame-scale inf",
+        "--held-out 10000000",
         "--frame-size 300",
     ],
 )
@@ -424,6 +435,13 @@ def test_bad_values_are_one_sentence(words: str) -> None:
     with pytest.raises(UserError) as caught:
         parse(RainbowOptions, "", words.split())
     assert "\n" not in str(caught.value)
+
+
+def test_a_series_is_refused_before_it_begins(tmp_path: Path) -> None:
+    words = ["--variant", "all", "--epsilon-final", "0.05", "--runs-dir", str(tmp_path / "runs")]
+    with pytest.raises(UserError, match=r"--epsilon-final 0\.05 is above --epsilon-start 0"):
+        run_series(Path("10_rainbow.py"), parse(RainbowOptions, "", words), words)
+    assert not (tmp_path / "runs").exists()
 
 
 def test_words_of_a_series() -> None:
@@ -438,8 +456,9 @@ def test_reports_of_a_rainbow() -> None:
     learner = learner_of("rainbow")
     replay = PrioritizedReplay(filled_replay(CPU))
     feed_priorities(replay)
-    reporter = Reporter(learner, replay, every=100, held_out=300)
+    reporter = Reporter(learner, replay, every=100, held_out=300, seed=0)
     assert [s for s in range(0, 350, 50) if reporter.due(s)] == [0, 100, 200, 300]
+    before = [g.get_state().tolist() for g in (learner.noise, replay.generator)]
     scalars, histograms = reporter.report()
     assert scalars.keys() >= {"held_out/mean_q", "priority/min", "priority/median", "priority/max", "priority/beta"}
     assert len([name for name in scalars if name.startswith("noise/")]) == 4
@@ -451,6 +470,7 @@ def test_reports_of_a_rainbow() -> None:
     states = reporter._states
     assert reporter.report()[0].keys() == scalars.keys()
     assert reporter._states is states  # held-out states stay the same
+    assert [g.get_state().tolist() for g in (learner.noise, replay.generator)] == before  # nothing of the run's
 
 
 def test_signal_to_noise_by_hand() -> None:
@@ -527,14 +547,15 @@ def test_the_reports_are_in_tensorboards_events(tmp_path: Path) -> None:
 
 
 @pytest.mark.cuda
+@pytest.mark.parametrize("bf16", [False, True])
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_the_graph_of_each_variant_equals_its_eager_update(variant: Any) -> None:
+def test_the_graph_of_each_variant_equals_its_eager_update(variant: Any, bf16: bool) -> None:
     torch.backends.cudnn.deterministic = True
     device = torch.device("cuda")
     runs: list[list[float]] = []
     for graphed in (False, True):
         options = options_of(variant)
-        learner = make_learner(options, (4, 84, 84), 6, device, FAST)
+        learner = make_learner(options, (4, 84, 84), 6, device, Form(channels_last=True, fused=True, bf16=bf16))
         replay = filled_replay(device)
         weighted = PrioritizedReplay(replay) if options.parts.prioritized else replay
         if isinstance(weighted, PrioritizedReplay):
@@ -548,7 +569,18 @@ def test_the_graph_of_each_variant_equals_its_eager_update(variant: Any) -> None
             if i == 6:
                 learner.sync_target()
     torch.backends.cudnn.deterministic = False
-    assert runs[0] == pytest.approx(runs[1], rel=5e-3)
+    assert runs[0] == pytest.approx(runs[1], rel=5e-2 if bf16 else 5e-3)
+
+
+@pytest.mark.cuda
+def test_each_graphed_act_draws_new_noise() -> None:
+    learner = learner_of("noisy", FAST, torch.device("cuda"))
+    actions = GraphedActions(learner, filled_replay(torch.device("cuda")).stacks)
+    seen: set[tuple[float, ...]] = set()
+    for _ in range(8):
+        actions()
+        seen.add(tuple(next(iter(noisy_layers(learner.network).values())).noise_out[:4].tolist()))  # type: ignore[union-attr]
+    assert len(seen) == 8
 
 
 @pytest.mark.cuda

@@ -1,7 +1,7 @@
 """Scores of people and of random play in the 57 games that the field compares itself on.
 
-Raw scores under up to 30 no-ops at the start and at most 30 minutes a game: "Random" and "Human" of Wang et al. 2016 (Dueling
-Network Architectures, table 2) as Hessel et al. 2017 use them for their human-normalised scores.
+Raw scores under up to 30 no-ops at the start and at most 30 minutes a game: "Random" and "Human" of Wang et al. 2016
+(Dueling Network Architectures, table 2) as Hessel et al. 2017 use them for their human-normalised scores.
 """
 
 from __future__ import annotations

@@ -172,9 +172,9 @@ class FrameReplay:
             raise IndexError("the replay holds no whole window yet")
         return self.transitions(*self.draw(batch_size))
 
-    def observations(self, count: int) -> Tensor:
-        """Return `count` stored observations, (count, C, H, W) uint8, drawn uniformly."""
-        return self._gather(*self.draw(count))
+    def observations(self, count: int, generator: torch.Generator) -> Tensor:
+        """Return `count` stored observations, (count, C, H, W) uint8, drawn uniformly with `generator`."""
+        return self._gather(*self.draw(count, generator))
 
     def transitions(self, time: Tensor, game: Tensor) -> Batch:
         """Return the transitions that start at rows `time` (counted since the first) of games `game`, int64 (B,) each.
@@ -212,11 +212,15 @@ class FrameReplay:
         row = slot // self.num_envs
         return self._head - (self._head - row) % self._rows, slot % self.num_envs
 
-    def draw(self, batch_size: int) -> tuple[Tensor, Tensor]:
-        """Return rows (counted since the first) and games of B starts drawn as `sample` says, int64 (B,) each."""
+    def draw(self, batch_size: int, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+        """Return rows (counted since the first) and games of B starts drawn as `sample` says, int64 (B,) each.
+
+        `generator` is the replay's own unless another is given.
+        """
+        generator = generator or self.generator
         low = (self._head - self._reach).clamp(min=0)  # a start's stack is still there
         high = self._head - (self._n - 1)  # exclusive: the window of a start is complete
-        uniform = torch.rand(CANDIDATES, batch_size, dtype=torch.float64, generator=self.generator, device=self.device)
+        uniform = torch.rand(CANDIDATES, batch_size, dtype=torch.float64, generator=generator, device=self.device)
         drawn = (uniform * ((high - low) * self.num_envs)).to(torch.int64)
         time = low + drawn // self.num_envs
         game = drawn % self.num_envs

@@ -20,6 +20,9 @@ from torch.nn import functional
 from fastdqn.replay.frames import FrameReplay
 from fastdqn.types import Batch, Frame, VectorStep
 
+TINY = 1e-30
+"""What a leaf is worth at least when it is drawn."""
+
 
 class WeightedBatch(NamedTuple):
     """B transitions, how much each counts, and where each is kept."""
@@ -83,8 +86,9 @@ class Priorities:
     def find(self, uniform: Tensor) -> tuple[Tensor, Tensor]:
         """Return the index (B,) int64 and the value (B,) float32 of the leaves at these shares of the total.
 
-        The leaf i is meant where the sum of those before it is at most uniform * total and with it is more; a leaf of 0
-        is never returned.
+        The leaf i is meant where the sum of those before it is at most uniform * total and with it is more, which is
+        never a leaf of 0. (A CUDA device adds up in no fixed order; should its sums not rise evenly, a value of 0 is
+        returned as TINY.)
 
         Args:
             uniform: (B,) float64 in [0, 1).
@@ -97,7 +101,7 @@ class Priorities:
         rest = torch.minimum(rest, torch.nextafter(inside[:, -1], self._none))  # two sums may round differently
         leaf = torch.searchsorted(inside, rest.unsqueeze(1), right=True).squeeze(1)
         index = block * self._block + leaf
-        return index, self._flat.index_select(0, index)
+        return index, self._flat.index_select(0, index).clamp(min=TINY)
 
 
 class PrioritizedReplay:
@@ -136,12 +140,12 @@ class PrioritizedReplay:
         """Store a step of the games; the transitions that it completes get the largest priority."""
         self.frames.add(actions, step)
         gone, complete = self.frames.starts()
+        if gone >= 0:
+            self.priorities.fill(self.frames.row(gone)[0], self._zeros)
         if complete >= 0:
             begin, real = self.frames.row(complete)
             top = self.priorities.largest()
             self.priorities.fill(begin, real * torch.where(top > 0, top, self._one))
-        if gone >= 0:
-            self.priorities.fill(self.frames.row(gone)[0], self._zeros)
 
     def set_beta(self, beta: float) -> None:
         """Set the exponent of the importance weights, for graphed draws too; does not wait for the device."""
@@ -167,8 +171,12 @@ class PrioritizedReplay:
         return WeightedBatch(self.frames.transitions(*self.frames.time_and_game(slot)), weight, slot)
 
     def write_back(self, slot: Tensor, priority: Tensor) -> None:
-        """Give the transitions at `slot` (B,) their new priorities (B,) >= 0."""
-        self.priorities.put(slot, (priority + self._floor) ** self._exponent)
+        """Give the transitions at `slot` (B,) their new priorities (B,) >= 0; one that is no number counts as 0.
+
+        A run whose loss is no number any more goes on until somebody looks at the loss.
+        """
+        known = torch.nan_to_num(priority, nan=0.0)
+        self.priorities.put(slot, (known + self._floor) ** self._exponent)
 
     def stacks(self) -> Tensor:
         """Return the newest observation of every game, (N, C, H, W) uint8 on the device."""
