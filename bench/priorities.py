@@ -19,6 +19,7 @@ from typing import Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fastdqn.cli import parsed
@@ -80,11 +81,12 @@ class Numpy:
     """The same with numpy."""
 
     def __init__(self, leaves: Tensor) -> None:
-        self.leaves = leaves.cpu().numpy().copy()
+        self.leaves: NDArray[np.float32] = leaves.cpu().numpy().copy()
 
     def find(self, uniform: Tensor) -> Tensor:
-        through = self.leaves.cumsum(dtype=np.float64)
-        return torch.from_numpy(np.searchsorted(through, uniform.numpy() * through[-1], side="right"))
+        through: NDArray[np.float64] = np.cumsum(self.leaves, dtype=np.float64)
+        mass = torch.from_numpy(through) if len(through) else uniform
+        return torch.searchsorted(mass, uniform * mass[-1], right=True)
 
     def put(self, index: Tensor, values: Tensor) -> None:
         self.leaves[index.numpy()] = values.numpy()
@@ -103,16 +105,17 @@ class Tree:
             self.nodes[2**level : 2 ** (level + 1)] = below[::2] + below[1::2]
 
     def find(self, uniform: Tensor) -> Tensor:
-        mass, node = uniform.numpy() * self.nodes[1], np.ones(len(uniform), np.int64)
+        mass: NDArray[np.float64] = uniform.numpy() * self.nodes[1]
+        node: NDArray[np.int64] = np.ones(len(uniform), np.int64)
         for _ in range(self.depth):
-            left = self.nodes[2 * node]
-            right = mass >= left
+            left: NDArray[np.float64] = self.nodes[2 * node]
+            right: NDArray[np.bool_] = mass >= left
             mass = np.where(right, mass - left, mass)
             node = 2 * node + right
         return torch.from_numpy(node - self.first)
 
     def put(self, index: Tensor, values: Tensor) -> None:
-        node = index.numpy() + self.first
+        node: NDArray[np.int64] = index.numpy() + self.first
         self.nodes[node] = values.numpy()
         for _ in range(self.depth):
             node = np.unique(node // 2)

@@ -23,8 +23,8 @@ class Size(NamedTuple):
 
 NATURE = Size(((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512, 36)
 """Nature DQN's network (Mnih et al. 2015, Methods, "Model architecture")."""
-SMALL = Size(((16, 4, 2), (32, 4, 2), (32, 3, 2)), 256, 18)
-"""A seventh of Nature's arithmetic for an observation, meant for frames of 42x42."""
+SMALL = Size(((16, 8, 4), (32, 4, 2)), 256, 20)
+"""The first DQN's network, with a third of Nature's arithmetic (Mnih et al. 2013, section 5)."""
 
 
 class HeadParts(NamedTuple):
