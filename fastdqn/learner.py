@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -85,7 +86,7 @@ class DQNLearner:
         graphed = device.type == "cuda" and form.fused  # such an update may be captured
         # In a graph the step size is read from the device, so that it may change between two replays.
         lr = torch.tensor(options.learning_rate, device=device) if graphed else options.learning_rate
-        self.optimizer = torch.optim.Adam(
+        self.optimizer = _adam()(
             network.parameters(), lr=lr, eps=options.adam_epsilon, fused=form.fused or None, capturable=graphed
         )
 
@@ -233,8 +234,26 @@ class GraphedActions:
         return self._pinned.numpy()
 
 
+def _adam() -> type[torch.optim.Adam]:
+    """Return Adam whose step does not import torch's compiler, which takes 1.5 s of every start.
+
+    PyTorch's own step is wrapped into a function that imports the compiler in order to turn gradients off, which is
+    done here. Once the compiler has been imported anyway, nothing is changed.
+    """
+    inner: Any = inspect.unwrap(torch.optim.Adam.step)
+    if "torch._dynamo" in sys.modules or inner is torch.optim.Adam.step:
+        return torch.optim.Adam
+
+    class Adam(torch.optim.Adam):
+        def step(self, closure: Any = None) -> Any:
+            with torch.no_grad():
+                return inner(self, closure)
+
+    return Adam
+
+
 def _keep_compiler_out() -> None:
-    """Make an optimiser without importing torch's compiler, which takes 1.5 s of every start.
+    """Make an optimiser without importing torch's compiler either.
 
     PyTorch marks four methods of its optimisers as not to be compiled, and imports the compiler at their first call in
     order to say so. Nothing is compiled here, so each is handed back as it is; once the compiler has been

@@ -176,16 +176,23 @@ def test_target_changes_only_when_it_is_copied() -> None:
     assert all(p.grad is None and not p.requires_grad for p in learner.target.parameters())
 
 
-def test_making_a_learner_does_not_import_the_compiler() -> None:
+def test_making_a_learner_and_updating_do_not_import_the_compiler() -> None:
     """It would take 1.5 s of every start."""
     code = """
 import sys, torch
 from fastdqn.config import Options
+from fastdqn.types import Batch
 from fastdqn.variants import make_learner
 learner = make_learner(Options(), (4, 84, 84), 6, torch.device("cpu"))
 learner.optimizer.zero_grad()
 assert learner.optimizer.state_dict()["param_groups"][0]["lr"] == 1e-4
 assert len(learner.optimizer.param_groups[0]["params"]) == 10
+batch = Batch(*(torch.zeros(2, *shape).to(kind) for shape, kind in (
+    ((4, 84, 84), torch.uint8), ((), torch.int64), ((), torch.float32), ((), torch.float32), ((4, 84, 84), torch.uint8)
+)))
+before = [p.clone() for p in learner.network.parameters()]
+learner.update(batch)
+assert any(not torch.equal(a, b) for a, b in zip(before, learner.network.parameters()))
 assert "torch._dynamo" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
