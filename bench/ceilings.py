@@ -18,12 +18,13 @@ from typing import Literal
 import numpy as np
 import torch
 
-from fastdqn.cli import parsed, with_preset
+from fastdqn.cli import with_preset
 from fastdqn.config import RainbowOptions, Variant, VectorOptions, check, with_variant
 from fastdqn.device import keep_freed_memory, prepare_device
 from fastdqn.envs.make import make_env, spaces_of
 from fastdqn.errors import UserError
 from fastdqn.learner import PLAIN, Graphed
+from fastdqn.parsing import parsed
 from fastdqn.types import Batch
 from fastdqn.variants import fastest_form, make_games, make_learner
 

@@ -35,10 +35,10 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from fastdqn.cli import parsed
 from fastdqn.config import Options, RunOptions, check
 from fastdqn.device import prepare_device
 from fastdqn.errors import RunError, UserError
+from fastdqn.parsing import parsed
 from fastdqn.run import environment, percentages
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -14,8 +14,8 @@ from typing import Annotated
 
 import tyro
 
-from fastdqn.cli import parsed
 from fastdqn.errors import UserError
+from fastdqn.parsing import parsed
 from fastdqn.plot import draw_curves, grouped, read_run
 
 

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import psutil
 
-from fastdqn.cli import parsed
 from fastdqn.config import Protocol
 from fastdqn.envs.make import Wrappers, make_env
 from fastdqn.errors import UserError
 from fastdqn.parallel.wire import FrameDecoder, FrameEncoder, window_for
+from fastdqn.parsing import parsed
 from fastdqn.types import PlayedStep, Transition
 
 

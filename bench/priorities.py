@@ -22,10 +22,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fastdqn.cli import parsed
 from fastdqn.config import RunOptions
 from fastdqn.device import prepare_device
 from fastdqn.errors import UserError
+from fastdqn.parsing import parsed
 from fastdqn.replay.prioritized import Priorities
 
 

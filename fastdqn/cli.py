@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import io
-import itertools
-import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import NoReturn, TypeVar
-
-import tyro
 
 from fastdqn import startup
 from fastdqn.config import (
@@ -29,10 +23,9 @@ from fastdqn.config import (
 )
 from fastdqn.envs import games
 from fastdqn.errors import RunError, UserError
+from fastdqn.parsing import parsed
 
 OptionsT = TypeVar("OptionsT", bound=Options)
-AnyT = TypeVar("AnyT")
-_BOX = "╭╮╰╯│─ "
 
 
 def parse(options_type: type[OptionsT], description: str, argv: Sequence[str] | None = None) -> OptionsT:
@@ -53,7 +46,7 @@ def parse(options_type: type[OptionsT], description: str, argv: Sequence[str] | 
         defaults = without_epsilon(defaults)
     if isinstance(defaults, RecordOptions):
         defaults = with_record(defaults, _flag("small", words, False), _trains_on_cuda(words, defaults.run))
-    options = parsed(options_type, words, defaults, description)
+    options = parsed(options_type, words, defaults, description, pairs=isinstance(defaults, AgentOptions))
     check(options)
     return options
 
@@ -130,30 +123,3 @@ def _trains_on_cuda(words: Sequence[str], run: RunOptions) -> bool:
     import torch
 
     return torch.cuda.is_available()
-
-
-def parsed(options_type: type[AnyT], words: Sequence[str], default: AnyT, description: str) -> AnyT:
-    """Return `words` parsed by tyro, whose boxed explanations are cut down to their sentence.
-
-    Raises:
-        UserError: an option that does not exist, or a value of the wrong type.
-        SystemExit: after `--help`.
-    """
-    said = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(said):
-            return tyro.cli(
-                options_type,
-                args=words,
-                default=default,
-                description=description,
-                config=() if isinstance(default, AgentOptions) else (tyro.conf.FlagCreatePairsOff,),
-            )
-    except SystemExit as end:
-        if not end.code:
-            raise
-    lines = [line.strip(_BOX) for line in said.getvalue().splitlines()[1:]]
-    blocks = [" ".join(block).strip() for empty, block in itertools.groupby(lines, lambda line: not line) if not empty]
-    sentence = blocks[0].rstrip(".") if blocks else "The options cannot be understood"
-    meant = re.search(r"Perhaps you meant:\s+(--[a-z0-9-]+)", blocks[1]) if len(blocks) > 1 else None
-    raise UserError(f"{sentence}; {f'did you mean {meant[1]}?' if meant else '--help lists all options.'}")

@@ -305,8 +305,8 @@ _PONG_FAST_EXECUTION = {
 }
 
 _PONG_RECORDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "cpu": ({"epsilon_decay": 80_000}, {"late_score": 18.0, "late_steps": 64, "late_epsilon": 0.005}),
-    "small": ({"epsilon_decay": 80_000}, {"late_score": 18.0, "late_steps": 64, "late_epsilon": 0.005}),
+    "cpu": ({}, {"late_score": 18.0, "late_steps": 64, "late_epsilon": 0.005}),
+    "small": ({}, {"late_score": 18.0, "late_steps": 64, "late_epsilon": 0.005}),
     "cuda": (
         {"batch_size": 8},
         {"num_envs": 128, "steps": 32, "late_score": 18.0, "late_steps": 128, "late_epsilon": 0.005},
@@ -506,3 +506,45 @@ def _check_parts(parts: PartOptions) -> None:
         raise UserError(
             f"--value-min {parts.value_min:g} must be below --value-max {parts.value_max:g}; the atoms lie between."
         )
+
+
+SCRIPT_OPTIONS: dict[str, type[Options]] = {
+    "01_baseline": Options,
+    "02_play_steps": PlayStepsOptions,
+    "03_parallel": ParallelOptions,
+    "04_cuda_async": ParallelOptions,
+    "05_opencv_wrappers": ParallelOptions,
+    "06_vector_env": VectorOptions,
+    "07_device_replay": VectorOptions,
+    "08_overlap": VectorOptions,
+    "09_cuda_graph": FastOptions,
+    "10_rainbow": RainbowOptions,
+    "11_pong_in_seconds": RecordOptions,
+}
+"""The options that each script of the ladder has."""
+
+
+def options_from(said: Mapping[str, Any]) -> Options:
+    """Return the options that a run's config.json holds; those that it does not know yet have their defaults.
+
+    Raises:
+        UserError: it is of a script, or has an option, that this version does not know.
+    """
+    script = str(said.get("script"))
+    if script not in SCRIPT_OPTIONS:
+        raise UserError(f"This version of fastdqn knows no script called {script!r}.")
+    return _filled(SCRIPT_OPTIONS[script](), {name: value for name, value in said.items() if name != "script"})
+
+
+def _filled(default: Any, said: Mapping[str, Any]) -> Any:
+    values: dict[str, Any] = {}
+    known = {field.name for field in dataclasses.fields(default)}
+    for name, value in said.items():
+        if name not in known:
+            raise UserError(f"The run has an option, {name!r}, that this version of fastdqn does not know.")
+        now = getattr(default, name)
+        if dataclasses.is_dataclass(now):
+            values[name] = _filled(now, value)
+        else:
+            values[name] = Path(value) if isinstance(now, Path) else value
+    return dataclasses.replace(default, **values)

@@ -240,8 +240,9 @@ def _adam() -> type[torch.optim.Adam]:
     PyTorch's own step is wrapped into a function that imports the compiler in order to turn gradients off, which is
     done here. Once the compiler has been imported anyway, nothing is changed.
     """
-    inner: Any = inspect.unwrap(torch.optim.Adam.step)
-    if "torch._dynamo" in sys.modules or inner is torch.optim.Adam.step:
+    step: Any = torch.optim.Adam.step
+    inner: Any = inspect.unwrap(step)
+    if "torch._dynamo" in sys.modules or inner is step:
         return torch.optim.Adam
 
     class Adam(torch.optim.Adam):

@@ -23,8 +23,8 @@ class Size(NamedTuple):
 
 NATURE = Size(((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512, 36)
 """Nature DQN's network (Mnih et al. 2015, Methods, "Model architecture")."""
-SMALL = Size(((32, 6, 3), (64, 4, 2), (64, 3, 1)), 512, 27)
-"""Nature's network for frames of half the side: as wide, with finer strides, and a quarter of the arithmetic."""
+SMALL = Size(((16, 4, 2), (32, 4, 2), (32, 3, 2)), 256, 18)
+"""A seventh of Nature's arithmetic, meant for frames of 42x42."""
 
 
 class HeadParts(NamedTuple):

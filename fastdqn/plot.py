@@ -130,6 +130,43 @@ def draw_curves(groups: Mapping[str, Sequence[RunData]], out: Path, title: str =
         pyplot.close(figure)
 
 
+def draw_speeds(groups: Mapping[str, Sequence[RunData]], out: Path) -> None:
+    """Draw env steps/s over minutes, one line a run, one colour a group.
+
+    Raises:
+        UserError: a run has no speed.jsonl, or the picture cannot be written.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(8, 4.5), layout="constrained")
+    for color, (label, runs) in zip(_colors(len(groups)), groups.items(), strict=True):
+        for i, run in enumerate(runs):
+            try:
+                text = (run.folder / "speed.jsonl").read_text(encoding="utf-8")
+            except OSError as error:
+                raise UserError(f"{run.folder} has no speeds: {error.strerror}.") from error
+            lines = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+            trained = [line for line in lines if line["env_steps_per_s"] is not None]
+            x = [line["elapsed"] / 60.0 for line in trained]
+            y = [line["env_steps_per_s"] for line in trained]
+            axes.plot(x, y, color=color, linewidth=0.8, label=label if i == 0 else None)
+    axes.set_xlabel("minutes since the process began")
+    axes.set_ylabel("env steps/s")
+    axes.set_ylim(bottom=0)
+    axes.legend(fontsize=8, frameon=False)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(alpha=0.3)
+    try:
+        figure.savefig(out, dpi=110)
+    except (OSError, ValueError) as error:
+        raise UserError(f"The picture {out} cannot be written: {error}.") from error
+    finally:
+        pyplot.close(figure)
+
+
 def common_grid(
     curves: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

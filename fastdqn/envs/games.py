@@ -66,6 +66,15 @@ def gymnasium_id(rom: str) -> str:
     return "".join(part.capitalize() for part in rom.split("_")) + "NoFrameskip-v4"
 
 
+def actions_of(rom: str) -> int:
+    """Return how many actions a game uses, of the 18 that there are."""
+    emulator: Any = ale_py
+    emulator.ALEInterface.setLoggerMode(emulator.LoggerMode.Error)
+    ale: Any = emulator.ALEInterface()
+    ale.loadROM(roms.get_rom_path(rom))
+    return len(ale.getMinimalActionSet())
+
+
 def _squeeze(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
 

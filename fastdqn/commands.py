@@ -1,0 +1,284 @@
+"""The command `fastdqn`: evaluate, watch, plot and compare runs, and list the games.
+
+    fastdqn evaluate runs/20261121-...-pong-09_cuda_graph --protocol nature
+    fastdqn watch latest --out pong.mp4 --values
+    fastdqn plot runs/*pong* --out pong.png
+    fastdqn compare runs/*pong*
+    fastdqn games
+
+Only what a command needs is imported once it is known which, so that --help answers at once.
+"""
+
+from __future__ import annotations
+
+import fastdqn.startup  # noqa: F401 - first: Ctrl-C during the imports below
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from fastdqn.errors import RunError, UserError
+from fastdqn.parsing import parsed
+
+RunFolders = Annotated[tuple[Path, ...], tyro.conf.Positional]
+RunFolder = Annotated[Path, tyro.conf.Positional]
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluate:
+    """Play whole games with a learnt network under a named protocol, and say what it scores."""
+
+    run: RunFolder
+    """Folder of the run, or "latest" for the newest in runs."""
+    protocol: Literal["training", "nature", "nature-steps", "machado"] = "training"
+    """training: as the run was trained; nature: 30 no-ops, epsilon 0.05, 5 minutes a game, 30 games; nature-steps: the
+    same for 125,000 env steps; machado: sticky actions 0.25, all 18 actions, 100 games."""
+    episodes: int | None = None
+    """Games to count; by default the protocol's."""
+    env_steps: int | None = None
+    """Count the games that begin within so many env steps, instead."""
+    epsilon: float | None = None
+    """Share of random actions; by default the protocol's."""
+    num_envs: int = 8
+    """Games played at once."""
+    seed: int = 0
+    """Of games and random actions."""
+    device: str = "cpu"
+    """Where the network is evaluated: cpu, cuda, cuda:N or auto."""
+    max_minutes: float | None = None
+    """Stop after this many minutes with what has finished."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Watch:
+    """Record one game of a learnt network as a video."""
+
+    run: RunFolder
+    """Folder of the run, or "latest" for the newest in runs."""
+    out: Path = Path("watch.mp4")
+    """The video: .mp4 or .gif."""
+    values: bool = False
+    """Draw the value of each action beside the screen."""
+    epsilon: float | None = None
+    """Share of random actions; by default the run's final one."""
+    seed: int = 0
+    """Of the game and of random actions."""
+    max_env_steps: int = 27_000
+    """Longest video (27,000 env steps are 30 minutes)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Plot:
+    """Draw the learning curves of runs; those that differ in their seed alone become a mean and a band."""
+
+    runs: RunFolders
+    """Folders of runs."""
+    out: Path = Path("learning_curves.png")
+    """The picture: PNG, SVG or PDF, by its ending."""
+    what: Literal["score", "speed"] = "score"
+    """Scores, or env steps/s."""
+    each: bool = False
+    """A curve for each run, also where only the seeds differ."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Compare:
+    """Print a table of runs: solved or not, time, env steps, speed, score, and the options in which they differ."""
+
+    runs: RunFolders
+    """Folders of runs."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Games:
+    """List the Atari games: names, actions, and the scores of people and of random play."""
+
+    name: Annotated[str, tyro.conf.Positional] = ""
+    """Only those whose name contains this."""
+
+
+def main() -> int:
+    """Run the command line; return the exit code."""
+    try:
+        words = sys.argv[1:]
+        options: Any = parsed(Evaluate | Watch | Plot | Compare | Games, words, None, __doc__ or "", "fastdqn")
+        doing: Any = {Evaluate: _evaluate, Watch: _watch, Plot: _plot, Compare: _compare, Games: _games}
+        code: int = doing[type(options)](options)
+    except (UserError, RunError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    return code
+
+
+def folder_of(run: Path) -> Path:
+    """Return the folder that `run` means; "latest" is the newest in runs.
+
+    Raises:
+        UserError: there is no run at all.
+    """
+    if str(run) != "latest":
+        return run
+    found = sorted(Path("runs").glob("*/config.json"), key=lambda path: path.stat().st_mtime)
+    if not found:
+        raise UserError("There is no run in the folder runs; name the folder of one.")
+    return found[-1].parent
+
+
+def _evaluate(options: Evaluate) -> int:
+    import time
+
+    for value, name in ((options.episodes, "--episodes"), (options.env_steps, "--env-steps")):
+        if value is not None and value < 1:
+            raise UserError(f"{name} must be at least 1, not {value}.")
+    if options.episodes is not None and options.env_steps is not None:
+        raise UserError("--episodes and --env-steps contradict each other; give one of them.")
+    if options.num_envs < 1 or (options.epsilon is not None and not 0.0 <= options.epsilon <= 1.0):
+        raise UserError("--num-envs must be at least 1, and --epsilon between 0 and 1.")
+    if options.max_minutes is not None and not options.max_minutes > 0:
+        raise UserError(f"--max-minutes must be more than 0, not {options.max_minutes:g}.")
+    run = folder_of(options.run)
+    import json
+
+    from fastdqn import startup
+    from fastdqn.config import RunOptions
+    from fastdqn.device import prepare_device
+    from fastdqn.envs import games
+    from fastdqn.evaluate import PROTOCOLS, evaluate, load_agent
+
+    device = prepare_device(RunOptions(device=options.device))
+    agent = load_agent(run, device)
+    began, shown = time.monotonic(), [0.0]
+
+    def stop() -> str | None:
+        if startup.stop_signal():
+            return "interrupted"
+        late = options.max_minutes is not None and time.monotonic() - began > 60.0 * options.max_minutes
+        return "max-minutes" if late else None
+
+    def show(done: int, steps: int) -> None:
+        if time.monotonic() - shown[0] > 5.0:
+            shown[0] = time.monotonic()
+            print(f"{done} games, {steps:,} env steps", flush=True)
+
+    print(f"{run}: {options.protocol}: {PROTOCOLS[options.protocol].about}")
+    with startup.running():
+        score = evaluate(
+            agent,
+            options.protocol,
+            options.num_envs,
+            options.seed,
+            options.episodes,
+            options.env_steps,
+            options.epsilon,
+            stop,
+            show,
+            min(options.num_envs, startup.cores()),
+        )
+    game = agent.options.run.game
+    found = score.as_dict("" if games.is_custom(game) else games.rom_of(game))
+    path = run / f"evaluation-{options.protocol}.json"
+    try:
+        path.write_text(json.dumps({"protocol": options.protocol, "seed": options.seed, **found}, indent=2) + "\n")
+    except OSError as error:
+        raise RunError(f"Cannot write {path}: {error.strerror}.") from error
+    if not score.games:
+        print(f"No game has finished in {score.env_steps:,} env steps ({score.stopped}): there is no score.")
+    else:
+        error = found["standard_error"]
+        human = found["human_normalised"]
+        print(
+            f"{found['games']} games, {score.env_steps:,} env steps: mean {found['mean']:.2f}"
+            f"{'' if error is None else f' (standard error {error:.2f})'}, median {found['median']:g}"
+            f"{'' if human is None else f', {100 * human:.1f}% of the way from random play to a person'}"
+            f"{f'; stopped early ({score.stopped})' if score.stopped else ''}"
+        )
+    print(f"written: {path}")
+    return startup.exit_code()
+
+
+def _watch(options: Watch) -> int:
+    if options.max_env_steps < 1 or (options.epsilon is not None and not 0.0 <= options.epsilon <= 1.0):
+        raise UserError("--max-env-steps must be at least 1, and --epsilon between 0 and 1.")
+    run = folder_of(options.run)
+    from fastdqn.config import RunOptions
+    from fastdqn.device import prepare_device
+    from fastdqn.evaluate import load_agent
+    from fastdqn.watch import record
+
+    agent = load_agent(run, prepare_device(RunOptions()))
+    epsilon = agent.options.dqn.epsilon_final if options.epsilon is None else options.epsilon
+    watched = record(agent, options.out, options.seed, epsilon, options.values, options.max_env_steps)
+    ended = "" if watched.over else ", not to its end"
+    print(f"a game of {watched.env_steps:,} env steps{ended}, score {watched.score:g}; written: {options.out}")
+    return 0
+
+
+def _plot(options: Plot) -> int:
+    if not options.runs:
+        raise UserError("Name the folder of at least one run.")
+    from fastdqn.plot import draw_curves, draw_speeds, grouped, read_run
+
+    runs = [read_run(folder_of(folder)) for folder in options.runs]
+    groups = grouped(runs)
+    if options.each:
+        groups = {f"{label}, seed {run.config['run']['seed']}": [run] for label in groups for run in groups[label]}
+    (draw_curves if options.what == "score" else draw_speeds)(groups, options.out)
+    print(f"written: {options.out}")
+    return 0
+
+
+def _compare(options: Compare) -> int:
+    if not options.runs:
+        raise UserError("Name the folder of at least one run.")
+    from rich.console import Console
+    from rich.table import Table
+
+    from fastdqn.compare import lines_of, score_of
+    from fastdqn.plot import read_run
+
+    groups = lines_of([read_run(folder_of(folder)) for folder in options.runs])
+    console = Console(highlight=False)
+    table = Table()
+    for heading in ("run", "seed", "ended", "minutes", "env steps", "env steps/s", "mean-100"):
+        table.add_column(heading, justify="left" if heading in ("run", "ended") else "right", overflow="fold")
+    for lines in groups:
+        for line in lines:
+            speed = "-" if line.env_steps_per_s is None else f"{line.env_steps_per_s:,.1f}"
+            minutes = "-" if line.minutes is None else f"{line.minutes:.1f}"
+            cells = (line.label, str(line.seed), line.ended, minutes, f"{line.env_steps:,}", speed, f"{line.score:.2f}")
+            table.add_row(*cells)
+        if len(lines) > 1:
+            score = score_of(lines)
+            interval = f"{score.value:.2f} ({score.low:.2f} to {score.high:.2f})"
+            table.add_row(f"IQM of {len(lines)} seeds", *[""] * 5, interval)
+        table.add_section()
+    console.print(table)
+    return 0
+
+
+def _games(options: Games) -> int:
+    from rich.console import Console
+    from rich.table import Table
+
+    from fastdqn.envs.games import actions_of, gymnasium_id, rom_names
+    from fastdqn.envs.scores import REFERENCES
+
+    names = [name for name in rom_names() if options.name.lower() in name]
+    if not names:
+        raise UserError(f"There is no game with {options.name!r} in its name; fastdqn games lists all.")
+    table = Table(caption="scores: Wang et al. 2016, table 2", caption_justify="left")
+    for heading in ("game", "also", "actions", "human", "random"):
+        table.add_column(heading, justify="left" if heading in ("game", "also") else "right")
+    for name in names:
+        reference = REFERENCES.get(name)
+        scores = ("-", "-") if reference is None else (f"{reference.human:,.1f}", f"{reference.random:,.1f}")
+        table.add_row(name, gymnasium_id(name), str(actions_of(name)), *scores)
+    Console(highlight=False).print(table)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
