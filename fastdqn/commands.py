@@ -241,9 +241,12 @@ def _compare(options: Compare) -> int:
 
     groups = lines_of([read_run(folder_of(folder)) for folder in options.runs])
     console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=160)  # a file or a pipe has room for every column
     table = Table()
-    for heading in ("run", "seed", "ended", "minutes", "env steps", "env steps/s", "mean-100"):
-        table.add_column(heading, justify="left" if heading in ("run", "ended") else "right", overflow="fold")
+    table.add_column("run", overflow="fold")
+    for heading in ("seed", "ended", "minutes", "env steps", "env steps/s", "mean-100"):
+        table.add_column(heading, justify="left" if heading == "ended" else "right", no_wrap=True)
     for lines in groups:
         for line in lines:
             speed = "-" if line.env_steps_per_s is None else f"{line.env_steps_per_s:,.1f}"

@@ -306,7 +306,10 @@ _PONG_FAST_EXECUTION = {
 
 _PONG_RECORDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "cpu": ({}, {"late_score": 18.0, "late_steps": 64, "late_epsilon": 0.005}),
-    "small": ({}, {"late_score": 18.0, "late_steps": 64, "late_epsilon": 0.005}),
+    "small": (
+        {"batch_size": 4, "target_sync": 1_600},
+        {"steps": 8, "late_score": 18.0, "late_steps": 64, "late_epsilon": 0.005},
+    ),
     "cuda": (
         {"batch_size": 8},
         {"num_envs": 128, "steps": 32, "late_score": 18.0, "late_steps": 128, "late_epsilon": 0.005},

@@ -6,7 +6,7 @@ import inspect
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar, cast
 
 import numpy as np
 import torch
@@ -240,7 +240,7 @@ def _adam() -> type[torch.optim.Adam]:
     PyTorch's own step is wrapped into a function that imports the compiler in order to turn gradients off, which is
     done here. Once the compiler has been imported anyway, nothing is changed.
     """
-    step: Any = torch.optim.Adam.step
+    step: Any = cast(Any, torch.optim.Adam).step
     inner: Any = inspect.unwrap(step)
     if "torch._dynamo" in sys.modules or inner is step:
         return torch.optim.Adam

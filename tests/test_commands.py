@@ -246,7 +246,7 @@ def test_plot_and_compare(runs: dict[str, Path], tmp_path: Path) -> None:
         assert (tmp_path / f"{what}.png").read_bytes()[:4] == b"\x89PNG"
     assert fastdqn("plot", *folders, "--out", str(tmp_path / "x.svg"), "--each").returncode == 0
     table = fastdqn("compare", *folders).stdout
-    assert "IQM" in table
+    assert "IQM of 2 seeds" in table
     assert table.count("max-env-steps") == 2
 
 
