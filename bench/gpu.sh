@@ -117,7 +117,7 @@ variants() {
     "$PYTHON" experiments/10_rainbow.py --game pong-fast --variant "$variant" --num-envs 64 --device "$DEVICE" \
       --runs-dir "$OUT/runs/$variant" --max-minutes "$each"
   done 2>&1 | tee -a "$OUT/variants.log"
-  "$PYTHON" bench/learning_curve.py "$OUT"/runs/*/*10_rainbow* --out "$OUT/variants.png"
+  "$PYTHON" -m fastdqn.commands plot "$OUT"/runs/*/*10_rainbow* --out "$OUT/variants.png"
 }
 
 first() {
@@ -131,7 +131,7 @@ second() {
 play() {
   "$PYTHON" experiments/10_rainbow.py --game "$1" --variant rainbow --num-envs 64 --batch-size 8 --steps 32 \
     --target-sync 10016 --max-minutes "$long" --device "$DEVICE" --runs-dir "$OUT/runs/games" 2>&1 | tee "$OUT/$1.log"
-  "$PYTHON" bench/learning_curve.py "$OUT"/runs/games/*"$1"* --out "$OUT/$1.png"
+  "$PYTHON" -m fastdqn.commands plot "$OUT"/runs/games/*"$1"* --out "$OUT/$1.png"
 }
 
 breakout() {

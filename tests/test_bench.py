@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 import torch
 
-from bench import fps, learning_curve
+from bench import fps
 from fastdqn.errors import RunError, UserError
+from fastdqn.plot import draw_curves, read_run
 from tests.scripts import ROOT
 
 
@@ -129,14 +130,14 @@ def test_learning_curve_of_a_run(tmp_path: Path) -> None:
     episodes = [{"elapsed": 6.0 * i, "env_steps": 100 * i, "score": i - 21, "mean_100": i / 2 - 21} for i in range(30)]
     (folder / "episodes.jsonl").write_text("".join(json.dumps(episode) + "\n" for episode in episodes) + '{"cut')
     (folder / "config.json").write_text(json.dumps({"script": "09", "run": {"game": "pong", "seed": 3}}))
-    assert learning_curve.episodes_of(folder) == episodes
-    learning_curve.draw(learning_curve.CurveOptions((folder,), tmp_path / "curve.png"))
+    run = read_run(folder)
+    assert run.episodes == episodes  # but for the line that is cut off
+    draw_curves({"a run": [run]}, tmp_path / "curve.png")
     assert (tmp_path / "curve.png").read_bytes()[:4] == b"\x89PNG"
-    for bad, said in (((), "at least one run"), ((tmp_path / "none",), "not the folder of a run")):
-        with pytest.raises(UserError, match=said):
-            learning_curve.draw(learning_curve.CurveOptions(bad, tmp_path / "x.png"))
+    with pytest.raises(UserError, match="not the folder of a run"):
+        read_run(tmp_path / "none")
     with pytest.raises(UserError, match="cannot be written"):
-        learning_curve.draw(learning_curve.CurveOptions((folder,), tmp_path / "curve.xyz"))
+        draw_curves({"a run": [run]}, tmp_path / "curve.xyz")
 
 
 def test_each_row_has_its_own_ceilings() -> None:

@@ -513,7 +513,7 @@ def test_each_variant_learns_catch(tmp_path: Path, variant: str) -> None:
     assert [line["env_steps"] // 500 for line in reports] == [0, 1, 2, 3, 4]
     assert all(math.isfinite(value) for line in reports for value in line.values())
     if variant in ("prioritized", "rainbow"):
-        assert reports[-1]["priority/beta"] == pytest.approx(1.0)
+        assert reports[-1]["priority/beta"] > 0.99
         assert reports[0]["priority/beta"] < 0.6
 
 

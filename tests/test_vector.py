@@ -152,7 +152,7 @@ def test_protocol_reaches_the_emulator() -> None:
         frames.append(int(env._length[0]))
     assert np.diff(frames).tolist() == [2, 2]
     line = describe_games(env, "pong", Protocol(frame_skip=2))
-    assert line.startswith("PongNoFrameskip-v4: 1 games at once in 1 emulator threads, frame skip 2")
+    assert line.startswith("PongNoFrameskip-v4: 1 games at once in 1 emulator threads, 84x84 frames, frame skip 2")
 
 
 def test_serial_games_are_the_single_ones_step_by_step() -> None:
@@ -270,7 +270,7 @@ def test_how_many_games_and_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (VectorOptions(num_envs=0), "--num-envs must be at least 1"),
         (VectorOptions(env_threads=0), "--env-threads must be at least 1"),
-        (FastOptions(frame_scale=0.0), "--frame-scale must be more than 0"),
+        (FastOptions(frame_scale=0.0), "--frame-scale must be a number above 0"),
         (FastOptions(final_learning_rate=0.0), "--final-learning-rate must be more than 0"),
         (FastOptions(learning_rate_decay=0), "--learning-rate-decay must be at least 1"),
     ],
