@@ -6,6 +6,9 @@ noisy, prioritized, dueling, distributional and rainbow; --double, --n-step, --n
 written back inside the same graph as the update. `--variant all` runs the eight one after the other, each for as many
 --seeds as asked for, and draws their learning curves into one picture.
 
+Measured (2 cores, no GPU, see LOG.md): prioritized makes 0.94 x the env steps/s of dqn, rainbow 0.56 x; an update of
+rainbow takes 1.55 x the time of dqn's.
+
 Differs from 09: what is learnt, with other parts than dqn. --variant dqn learns exactly what 09 learns.
 """
 
@@ -59,7 +62,7 @@ def train(options: RainbowOptions) -> int:
     )
 
     with Run("10_rainbow", options, device, notes) as run:
-        run.weights = learner.network.state_dict()
+        run.weights = learner.actor.state_dict()
         run.where.enable(options.where)
         replay.reset(games.reset())
         policy = make_policy(options, fastest_greedy(learner, replay), games.num_actions)

@@ -1,12 +1,14 @@
 """11 Pong in seconds: everything that pays, put together for one clock.
 
 The idea: the clock runs from the start of the process to the moment when the mean of the last 100 games is above 18.
-Without a GPU an env step costs a third of a trained sample, so the run trains on few samples for each env step, makes
-the most of each (centered frames, 5-step returns, a step size that falls), and once it plays well it trains less
+Without a GPU an env step costs half of a trained sample or less, so the run trains on few samples for each env step,
+makes the most of each (centered frames, 5-step returns, a step size that falls), and once it plays well it trains less
 still: the last hundred games are most of what is left to do. --small does the same with frames of 42x42 and a seventh
 of the arithmetic.
 
-Differs from 10: presets, one for each kind of machine, and --late-score.
+Measured (2 cores, no GPU, see LOG.md): not solved yet; two runs with the Nature network were ended after 15 minutes.
+
+Differs from 10: presets, one for each kind of machine (--device is auto), --small and --late-score.
 """
 
 import fastdqn.startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports below
@@ -57,7 +59,7 @@ def train(options: RecordOptions) -> int:
     )
 
     with Run("11_pong_in_seconds", options, device, notes) as run:
-        run.weights = learner.network.state_dict()
+        run.weights = learner.actor.state_dict()
         run.where.enable(options.where)
         replay.reset(games.reset())
         policy = make_policy(options, fastest_greedy(learner, replay), games.num_actions)

@@ -15,13 +15,17 @@ import fastdqn.startup  # noqa: F401 - first: Ctrl-C during the imports below
 
 import dataclasses
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
 from fastdqn.errors import RunError, UserError
 from fastdqn.parsing import parsed
+
+if TYPE_CHECKING:
+    from fastdqn.plot import RunData
 
 RunFolders = Annotated[tuple[Path, ...], tyro.conf.Positional]
 RunFolder = Annotated[Path, tyro.conf.Positional]
@@ -67,7 +71,7 @@ class Watch:
     seed: int = 0
     """Of the game and of random actions."""
     max_env_steps: int = 27_000
-    """Longest video (27,000 env steps are 30 minutes)."""
+    """Longest video (27,000 env steps are 30 minutes); a GIF has at most 1,500."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,10 +125,34 @@ def folder_of(run: Path) -> Path:
     """
     if str(run) != "latest":
         return run
-    found = sorted(Path("runs").glob("*/config.json"), key=lambda path: path.stat().st_mtime)
+    found = sorted(Path("runs").rglob("config.json"), key=lambda path: path.stat().st_mtime)
     if not found:
         raise UserError("There is no run in the folder runs; name the folder of one.")
     return found[-1].parent
+
+
+def _runs_of(folders: Sequence[Path]) -> list[RunData]:
+    """Return the runs in `folders`, those of a series one by one; what cannot be drawn is named and left out.
+
+    Raises:
+        UserError: nothing is left.
+    """
+    from fastdqn.plot import read_run
+
+    runs: list[RunData] = []
+    why: list[UserError] = []
+    for folder in map(folder_of, folders):
+        inside = sorted(path.parent for path in folder.glob("*/*/config.json"))
+        for one in [folder] if (folder / "config.json").exists() or not inside else inside:
+            try:
+                runs.append(read_run(one))
+            except UserError as error:
+                why.append(error)
+    if not runs:
+        raise why[0]
+    for error in why:
+        print(f"left out: {error}", file=sys.stderr)
+    return runs
 
 
 def _evaluate(options: Evaluate) -> int:
@@ -135,6 +163,8 @@ def _evaluate(options: Evaluate) -> int:
             raise UserError(f"{name} must be at least 1, not {value}.")
     if options.episodes is not None and options.env_steps is not None:
         raise UserError("--episodes and --env-steps contradict each other; give one of them.")
+    if options.seed < 0:
+        raise UserError(f"--seed must be at least 0, not {options.seed}.")
     if options.num_envs < 1 or (options.epsilon is not None and not 0.0 <= options.epsilon <= 1.0):
         raise UserError("--num-envs must be at least 1, and --epsilon between 0 and 1.")
     if options.max_minutes is not None and not options.max_minutes > 0:
@@ -179,11 +209,6 @@ def _evaluate(options: Evaluate) -> int:
         )
     game = agent.options.run.game
     found = score.as_dict("" if games.is_custom(game) else games.rom_of(game))
-    path = run / f"evaluation-{options.protocol}.json"
-    try:
-        path.write_text(json.dumps({"protocol": options.protocol, "seed": options.seed, **found}, indent=2) + "\n")
-    except OSError as error:
-        raise RunError(f"Cannot write {path}: {error.strerror}.") from error
     if not score.games:
         print(f"No game has finished in {score.env_steps:,} env steps ({score.stopped}): there is no score.")
     else:
@@ -195,14 +220,23 @@ def _evaluate(options: Evaluate) -> int:
             f"{'' if human is None else f', {100 * human:.1f}% of the way from random play to a person'}"
             f"{f'; stopped early ({score.stopped})' if score.stopped else ''}"
         )
+    asked = {name: value for name, value in dataclasses.asdict(options).items() if name not in ("run", "device")}
+    path = run / f"evaluation-{options.protocol}{'-stopped' if score.stopped else ''}.json"
+    try:
+        path.write_text(json.dumps({**asked, **found}, indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise RunError(f"Cannot write {path}: {error.strerror}.") from error
     print(f"written: {path}")
     return startup.exit_code()
 
 
 def _watch(options: Watch) -> int:
+    if options.seed < 0:
+        raise UserError(f"--seed must be at least 0, not {options.seed}.")
     if options.max_env_steps < 1 or (options.epsilon is not None and not 0.0 <= options.epsilon <= 1.0):
         raise UserError("--max-env-steps must be at least 1, and --epsilon between 0 and 1.")
     run = folder_of(options.run)
+    from fastdqn import startup
     from fastdqn.config import RunOptions
     from fastdqn.device import prepare_device
     from fastdqn.evaluate import load_agent
@@ -210,21 +244,25 @@ def _watch(options: Watch) -> int:
 
     agent = load_agent(run, prepare_device(RunOptions()))
     epsilon = agent.options.dqn.epsilon_final if options.epsilon is None else options.epsilon
-    watched = record(agent, options.out, options.seed, epsilon, options.values, options.max_env_steps)
+    with startup.running():
+        watched = record(agent, options.out, options.seed, epsilon, options.values, options.max_env_steps)
     ended = "" if watched.over else ", not to its end"
     print(f"a game of {watched.env_steps:,} env steps{ended}, score {watched.score:g}; written: {options.out}")
-    return 0
+    return startup.exit_code()
 
 
 def _plot(options: Plot) -> int:
     if not options.runs:
         raise UserError("Name the folder of at least one run.")
-    from fastdqn.plot import draw_curves, draw_speeds, grouped, read_run
+    from fastdqn.plot import draw_curves, draw_speeds, grouped
 
-    runs = [read_run(folder_of(folder)) for folder in options.runs]
-    groups = grouped(runs)
+    groups = grouped(_runs_of(options.runs))
     if options.each:
-        groups = {f"{label}, seed {run.config['run']['seed']}": [run] for label in groups for run in groups[label]}
+        groups = {
+            f"{label}, seed {run.config['run']['seed']}{f' ({run.folder.name})' if len(runs) > 1 else ''}": [run]
+            for label, runs in groups.items()
+            for run in runs
+        }
     (draw_curves if options.what == "score" else draw_speeds)(groups, options.out)
     print(f"written: {options.out}")
     return 0
@@ -237,9 +275,8 @@ def _compare(options: Compare) -> int:
     from rich.table import Table
 
     from fastdqn.compare import lines_of, score_of
-    from fastdqn.plot import read_run
 
-    groups = lines_of([read_run(folder_of(folder)) for folder in options.runs])
+    groups = lines_of(_runs_of(options.runs))
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=160)  # a file or a pipe has room for every column
@@ -256,7 +293,7 @@ def _compare(options: Compare) -> int:
         if len(lines) > 1:
             score = score_of(lines)
             interval = f"{score.value:.2f} ({score.low:.2f} to {score.high:.2f})"
-            table.add_row(f"IQM of {len(lines)} seeds", *[""] * 5, interval)
+            table.add_row(f"IQM of {len(lines)} runs", *[""] * 5, interval)
         table.add_section()
     console.print(table)
     return 0

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args
+from typing import Annotated, Any, Literal, TypeVar, cast, get_args
 
 import tyro
 
@@ -255,7 +255,7 @@ class RecordOptions(AgentOptions):
         default_factory=lambda: RunOptions(game="pong-fast", device="auto")
     )
     small: bool = False
-    """Small frames and the small network, with the settings that solve Pong soonest with them."""
+    """Small frames and the small network, with the settings that come nearest to solving Pong with them (LOG.md)."""
     late_score: float | None = None
     """The agent plays well while the mean of the last 20 games is above this; by default it never does."""
     late_steps: int = 64
@@ -370,8 +370,8 @@ def without_epsilon(options: AgentT) -> AgentT:
 
 
 def with_record(options: RecordOptions, small: bool, cuda: bool) -> RecordOptions:
-    """Return `options`, a preset's, with what solves Pong soonest on this kind of machine (LOG.md); other games' as
-    they are, but for the network that `small` stands for.
+    """Return `options`, a preset's, with what is known to suit Pong on this kind of machine (LOG.md; nothing is, of
+    CUDA); other games' as they are, but for the network that `small` stands for.
     """
     if small:  # so small that a second thread costs more than it does
         run = dataclasses.replace(options.run, threads=1)
@@ -536,7 +536,12 @@ def options_from(said: Mapping[str, Any]) -> Options:
     script = str(said.get("script"))
     if script not in SCRIPT_OPTIONS:
         raise UserError(f"This version of fastdqn knows no script called {script!r}.")
-    return _filled(SCRIPT_OPTIONS[script](), {name: value for name, value in said.items() if name != "script"})
+    options = _filled(SCRIPT_OPTIONS[script](), {name: value for name, value in said.items() if name != "script"})
+    try:
+        check(options)
+    except (TypeError, AttributeError) as error:
+        raise UserError(f"The run's options are damaged: {error}.") from error
+    return options
 
 
 def _filled(default: Any, said: Mapping[str, Any]) -> Any:
@@ -547,7 +552,9 @@ def _filled(default: Any, said: Mapping[str, Any]) -> Any:
             raise UserError(f"The run has an option, {name!r}, that this version of fastdqn does not know.")
         now = getattr(default, name)
         if dataclasses.is_dataclass(now):
-            values[name] = _filled(now, value)
+            if not isinstance(value, Mapping):
+                raise UserError(f"The run's options are damaged: {name!r} is no group of options.")
+            values[name] = _filled(now, cast(Mapping[str, Any], value))
         else:
             values[name] = Path(value) if isinstance(now, Path) else value
     return dataclasses.replace(default, **values)

@@ -56,7 +56,7 @@ def env_threads_of(options: VectorOptions) -> int:
 
 
 def has_bf16(device: torch.device) -> bool:
-    """Tell whether `device` computes in bfloat16 itself; where it is emulated it is ten times as slow as float32."""
+    """Tell whether `device` computes in bfloat16 itself; where it is emulated it is eight times as slow as float32."""
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= (8, 0)
     capabilities = torch.backends.cpu.get_cpu_capability()

@@ -27,7 +27,7 @@ from fastdqn.config import Options, VectorOptions, options_from
 from fastdqn.envs import games
 from fastdqn.envs.make import PlayEnv, Wrappers, make_env, spaces_of
 from fastdqn.envs.scores import human_normalised
-from fastdqn.envs.vector import AtariVector, distinct_seeds
+from fastdqn.envs.vector import AtariVector, check_num_envs, distinct_seeds
 from fastdqn.errors import UserError
 from fastdqn.learner import DQNLearner
 from fastdqn.replay.frames import FrameReplay
@@ -121,9 +121,14 @@ class Agent(NamedTuple):
 
     @property
     def wrappers(self) -> Wrappers | None:
-        """The wrappers that the run saw its game through; None for the emulator's own (06 and later)."""
-        number = int(self.script[:2]) if self.script[:2].isdigit() else 0
-        return "classic" if number <= 4 else "opencv" if number == 5 else None
+        """The wrappers that the run saw its game through; None for many games at once (06 and later)."""
+        return wrappers_of(self.script)
+
+
+def wrappers_of(script: str) -> Wrappers | None:
+    """Return the wrappers that a script of the ladder sees its game through; None for 06 and later."""
+    number = int(script[:2])
+    return "classic" if number <= 4 else "opencv" if number == 5 else None
 
 
 def load_agent(run: Path, device: torch.device) -> Agent:
@@ -141,10 +146,12 @@ def load_agent(run: Path, device: torch.device) -> Agent:
     except (OSError, ValueError, safetensors.SafetensorError) as error:
         raise UserError(f"A file of the run {run} is damaged: {error}.") from error
     options = options_from(said)
-    shape, num_actions = spaces_of(make_env(options.run.game, options.protocol, "opencv", side_of(options)))
+    wrappers = wrappers_of(said["script"]) or "opencv"
+    shape, num_actions = spaces_of(make_env(options.run.game, options.protocol, wrappers, side_of(options)))
     learner = make_learner(options, shape, num_actions, device)
     try:
-        learner.network.load_state_dict(weights)
+        for network in (learner.network, learner.target):  # a run keeps the weights of the one that plays
+            network.load_state_dict(weights)
     except RuntimeError as error:
         why = str(error).splitlines()[-1].strip()
         raise UserError(f"The weights in {run} do not fit the network that its config.json describes: {why}") from error
@@ -188,27 +195,63 @@ class VectorSeats:
 
 
 class WrappedSeats:
-    """Games behind the wrappers of 01 to 05, or environments of one's own, one after the other."""
+    """Games behind the wrappers of 01 to 05, or environments of one's own, one after the other.
 
-    def __init__(self, options: Options, protocol: config.Protocol, wrappers: Wrappers, count: int, seed: int) -> None:
-        game, side = options.run.game, side_of(options)
-        self._envs: list[PlayEnv] = [make_env(game, protocol, wrappers, side) for _ in range(count)]
+    A lost life resets the wrappers as it did in the run (FIRE may have to be pressed); scores are whole games' all the
+    same.
+    """
+
+    def __init__(self, agent: Agent, protocol: config.Protocol, count: int, seed: int) -> None:
+        game, wrappers = agent.options.run.game, agent.wrappers or "opencv"
+        protocol = dataclasses.replace(protocol, episodic_life=agent.options.protocol.episodic_life)
+        self._envs: list[PlayEnv] = [make_env(game, protocol, wrappers, side_of(agent.options)) for _ in range(count)]
         self._seeds = distinct_seeds(np.random.SeedSequence(seed), count)
+        self._views = [View(agent.wrappers is None) for _ in self._envs]
 
     def reset(self) -> Tensor:
-        return _stacked([env.reset(seed=int(s))[0] for env, s in zip(self._envs, self._seeds, strict=True)])
+        seen: list[Frame] = []
+        for env, seed, view in zip(self._envs, self._seeds, self._views, strict=True):
+            seen.append(view.first(env.reset(seed=int(seed))[0]))
+            env.get_wrapper_attr("pop_finished")()
+        return torch.from_numpy(np.stack(seen))
 
     def step(self, actions: NDArray[np.int64]) -> tuple[Tensor, list[EpisodeEnd | None], NDArray[np.bool_]]:
-        seen: list[Any] = []
+        seen: list[Frame] = []
         ends: list[EpisodeEnd | None] = []
-        for env, action in zip(self._envs, actions, strict=True):
+        for env, action, view in zip(self._envs, actions, self._views, strict=True):
             obs, _, terminated, truncated, _ = env.step(int(action))
-            if terminated or truncated:
-                obs, _ = env.reset()
-            seen.append(obs)
+            over = terminated or truncated
+            seen.append(view.first(env.reset()[0]) if over else view.next(obs))
             finished = env.get_wrapper_attr("pop_finished")()
-            ends.append(finished[-1] if finished else None)
-        return _stacked(seen), ends, np.ones(len(self._envs), bool)
+            ends.append(finished[0] if finished else None)
+        return torch.from_numpy(np.stack(seen)), ends, np.ones(len(self._envs), bool)
+
+
+class View:
+    """What a run showed its agent of the stacks that wrappers make.
+
+    The wrappers fill the stack of a first observation with copies of its frame, the replay of 06 and later with zeros.
+
+    Args:
+        blank: whether frames before the first are zeros.
+    """
+
+    def __init__(self, blank: bool) -> None:
+        self._blank = blank
+        self._known = 0
+
+    def first(self, obs: Any) -> Frame:
+        """Return the stack (C, H, W) to see of a first observation."""
+        self._known = 0
+        return self.next(obs)
+
+    def next(self, obs: Any) -> Frame:
+        """Return the stack (C, H, W) to see of the next observation."""
+        stack: Frame = np.array(obs)
+        self._known += 1
+        if self._blank:
+            stack[: max(0, len(stack) - self._known)] = 0
+        return stack
 
 
 def evaluate(
@@ -233,7 +276,8 @@ def evaluate(
         episodes: games to count, instead of the protocol's.
         env_steps: instead, count the games that begin within so many env steps.
         epsilon: instead of the protocol's.
-        stop: called now and then; a reason to stop early, or None.
+        stop: called now and then; a reason to stop early, or None. Then the games that began before the first
+            unfinished one are counted.
         watch: called now and then with games counted and env steps made.
         threads: of the emulators.
 
@@ -248,18 +292,24 @@ def evaluate(
     epsilon = epsilon if epsilon is not None else chosen.epsilon
     epsilon = agent.options.dqn.epsilon_final if epsilon is None else epsilon
     protocol = dataclasses.replace(agent.options.protocol, **chosen.changes, episodic_life=False, clip_rewards=False)
-    wanted = spaces_of(make_env(agent.options.run.game, protocol, "opencv"))[1]
+    custom = games.is_custom(agent.options.run.game)
+    if custom and chosen.changes:
+        raise UserError(f"The protocol {name} is for Atari's games; {agent.options.run.game} has rules of its own.")
+    wrappers = agent.wrappers or "opencv"
+    wanted = spaces_of(make_env(agent.options.run.game, protocol, wrappers))[1]
     if wanted != agent.num_actions:
         raise UserError(
             f"The protocol {name} has {wanted} actions, but this agent has learnt {agent.num_actions}; train one with "
             "--full-action-set for it."
         )
     count = num_envs if episodes is None else min(num_envs, episodes)
+    check_num_envs(count)
     seats: Seats
-    if agent.wrappers is None and not games.is_custom(agent.options.run.game):
+    if agent.wrappers is None and not custom:
         seats = VectorSeats(agent.options, protocol, count, seed, threads)
     else:
-        seats = WrappedSeats(agent.options, protocol, agent.wrappers or "opencv", count, seed)
+        seats = WrappedSeats(agent, protocol, count, seed)
+    agent.learner.noise.manual_seed(seed)
     return _play(seats, agent, count, seed, episodes, env_steps, epsilon, stop, watch)
 
 
@@ -277,9 +327,10 @@ def _play(
     rng = np.random.default_rng([seed, 1])
     device = next(agent.learner.network.parameters()).device
     began = time.perf_counter()
-    counted: list[EpisodeEnd] = []
+    ended: dict[int, EpisodeEnd] = {}  # by the order in which the games began
     started = count  # games that have begun and will be counted
-    counts = np.ones(count, bool)  # whether the game in a seat will be counted
+    number = np.arange(count)  # of the game in a seat
+    counts = np.ones(count, bool)  # whether it will be counted
     steps, stopped, rounds = 0, None, 0
     obs = seats.reset()
     while counts.any():
@@ -291,24 +342,20 @@ def _play(
         for seat, end in enumerate(ends):
             if end is None or not counts[seat]:
                 continue
-            counted.append(end)
+            ended[int(number[seat])] = end
             more = started < episodes if episodes is not None else steps < (env_steps or 0)
-            counts[seat] = more
+            counts[seat], number[seat] = more, started
             started += int(more)
         rounds += 1
         if rounds % 50 == 0:
-            watch(len(counted), steps)
+            watch(len(ended), steps)
             stopped = stop()
             if stopped:
                 break
-    return Score(counted, steps, time.perf_counter() - began, stopped)
+    whole = min(number[counts].tolist(), default=started)  # stopped early: those that began before the first unfinished
+    return Score([ended[i] for i in range(whole)], steps, time.perf_counter() - began, stopped)
 
 
 def side_of(options: Options) -> int:
     """Return the side of the square frames that a run sees."""
     return options.frame_size if isinstance(options, VectorOptions) else 84
-
-
-def _stacked(observations: list[Any]) -> Tensor:
-    frames: Frame = np.stack([np.asarray(obs) for obs in observations])
-    return torch.from_numpy(frames)

@@ -76,11 +76,11 @@ class DQNLearner:
         weights = zip(self.target.parameters(), self.network.parameters(), strict=True)
         self._pairs = [(target.detach(), online.detach()) for target, online in weights]
         self._copy_target()
-        self._actor = self.network if act_with == "online" else self.target
+        self.actor = self.network if act_with == "online" else self.target
         self.noise = noise or torch.Generator(device)
         self._noisy = tuple(noisy_layers(self.network).values())
         self._noisy_target = tuple(noisy_layers(self.target).values())
-        self._noisy_actor = tuple(noisy_layers(self._actor).values())
+        self._noisy_actor = tuple(noisy_layers(self.actor).values())
         self._selector = network if options.double else None
         _keep_compiler_out()
         graphed = device.type == "cuda" and form.fused  # such an update may be captured
@@ -120,7 +120,7 @@ class DQNLearner:
         for layer in self._noisy_actor:
             layer.draw(self.noise)
         with torch.no_grad(), self._arithmetic():
-            output = self._actor(obs)
+            output = self.actor(obs)
             return self.objective.values(output).argmax(dim=1)
 
     def draw_noise(self, generator: torch.Generator | None = None) -> None:

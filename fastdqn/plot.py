@@ -45,6 +45,11 @@ def read_run(folder: Path) -> RunData:
         raise UserError(f"{folder} is not the folder of a run: {error.strerror}.") from error
     except ValueError as error:
         raise UserError(f"{folder} is the folder of a run, but a file in it is damaged: {error}.") from error
+    try:
+        if not {"seed", "game"} <= set(config["run"]) or not isinstance(config["script"], str):
+            raise TypeError("it names no script, game or seed")
+    except (KeyError, TypeError) as error:
+        raise UserError(f"{folder} is the folder of a run, but its config.json is damaged: {error}.") from error
     if not episodes:
         raise UserError(f"No game has finished in {folder}.")
     return RunData(folder, config, episodes, ended)
@@ -110,7 +115,7 @@ def draw_curves(groups: Mapping[str, Sequence[RunData]], out: Path, title: str =
                     side.plot(x / unit, runs[0].curve(axis, "score")[1], ".", markersize=3, alpha=0.35, color=color)
                 continue
             grid, curves = common_grid([run.curve(axis, "mean_100") for run in runs])
-            side.plot(grid / unit, curves.mean(axis=0), label=f"{label} ({len(runs)} seeds)", color=color)
+            side.plot(grid / unit, curves.mean(axis=0), label=f"{label} ({len(runs)} runs)", color=color)
             side.fill_between(grid / unit, curves.min(axis=0), curves.max(axis=0), color=color, alpha=0.15, linewidth=0)
     axes[0].set_xlabel("minutes since the process began")
     axes[1].set_xlabel("thousand env steps")
@@ -148,7 +153,10 @@ def draw_speeds(groups: Mapping[str, Sequence[RunData]], out: Path) -> None:
                 text = (run.folder / "speed.jsonl").read_text(encoding="utf-8")
             except OSError as error:
                 raise UserError(f"{run.folder} has no speeds: {error.strerror}.") from error
-            lines = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+            try:
+                lines = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+            except ValueError as error:
+                raise UserError(f"The speeds of {run.folder} are damaged: {error}.") from error
             trained = [line for line in lines if line["env_steps_per_s"] is not None]
             x = [line["elapsed"] / 60.0 for line in trained]
             y = [line["env_steps_per_s"] for line in trained]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,17 +13,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fastdqn.config import Protocol
-from fastdqn.envs.make import make_env
+from fastdqn import startup
+from fastdqn.envs.make import PlayEnv, make_env
 from fastdqn.envs.opencv import OpenCVAtari
 from fastdqn.errors import RunError, UserError
-from fastdqn.evaluate import Agent, side_of
+from fastdqn.evaluate import Agent, View, side_of
 from fastdqn.types import Frame
 
 FRAMES_PER_SECOND = 60  # of the emulator
 ENDINGS = (".mp4", ".gif")
 ZOOM = 3
 PANEL = 220  # pixels beside the screen
+GIF_ENV_STEPS = 1_500  # a GIF is kept in memory until it is whole
 
 
 class Watched(NamedTuple):
@@ -54,9 +56,14 @@ def record(agent: Agent, out: Path, seed: int, epsilon: float, values: bool, max
     if not out.parent.is_dir():
         raise RunError(f"The video {out} cannot be written: there is no folder {out.parent}.")
     protocol = agent.options.protocol
-    env = make_env(agent.options.run.game, _whole_games(agent), "opencv", side_of(agent.options))
-    if not isinstance(env, OpenCVAtari):
+    if not os.access(out.parent, os.W_OK):
+        raise RunError(f"The video {out} cannot be written: {out.parent} is read-only.")
+    protocol = dataclasses.replace(protocol, clip_rewards=False)
+    env = make_env(agent.options.run.game, protocol, agent.wrappers or "opencv", side_of(agent.options))
+    if not hasattr(env.unwrapped, "ale"):
         raise UserError(f"{agent.options.run.game} has no emulator whose screen could be recorded.")
+    if ending == ".gif":
+        max_env_steps = min(max_env_steps, GIF_ENV_STEPS)
     stands = [Watched(0.0, 0, False)]
 
     def pictures() -> Generator[Frame]:
@@ -65,39 +72,46 @@ def record(agent: Agent, out: Path, seed: int, epsilon: float, values: bool, max
             yield picture
 
     rate = max(1, FRAMES_PER_SECOND // protocol.frame_skip)
-    (_write_gif if ending == ".gif" else _write_mp4)(out, pictures(), rate)
+    unfinished = out.with_name(f".{out.stem}.unfinished{ending}")
+    try:
+        (_write_gif if ending == ".gif" else _write_mp4)(unfinished, pictures(), rate)
+        unfinished.replace(out)
+    finally:
+        unfinished.unlink(missing_ok=True)
     return stands[0]
 
 
-def _whole_games(agent: Agent) -> Protocol:
-    return dataclasses.replace(agent.options.protocol, episodic_life=False, clip_rewards=False)
-
-
 def _play(
-    agent: Agent, env: OpenCVAtari, seed: int, epsilon: float, values: bool, max_env_steps: int
+    agent: Agent, env: PlayEnv, seed: int, epsilon: float, values: bool, max_env_steps: int
 ) -> Generator[tuple[Frame, Watched]]:
     """Yield the RGB picture (H, W, 3) after each env step, and how the game stands."""
     rng = np.random.default_rng([seed, 2])
     device = next(agent.learner.network.parameters()).device
-    names = env.env.get_wrapper_attr("get_action_meanings")()
-    screen = np.zeros(env.env.observation_space.shape or (210, 160, 3), np.uint8)
-    obs, _ = env.reset(seed=seed)
+    bare: Any = env.env if isinstance(env, OpenCVAtari) else env.unwrapped
+    names: list[str] = bare.get_action_meanings()
+    screen = np.zeros(bare.observation_space.shape, np.uint8)
+    view = View(agent.wrappers is None)
+    seen = view.first(env.reset(seed=seed)[0])
+    finished: Any = env.get_wrapper_attr("pop_finished")
+    finished()
     score = 0.0
+    agent.learner.noise.manual_seed(seed)
     for env_step in range(1, max_env_steps + 1):
         with torch.no_grad():
             agent.learner.draw_noise()
-            q = agent.learner.values(torch.from_numpy(np.asarray(obs)).unsqueeze(0).to(device))[0].cpu().numpy()
+            q = agent.learner.values(torch.from_numpy(seen).unsqueeze(0).to(device))[0].cpu().numpy()
         action = int(rng.integers(agent.num_actions)) if rng.random() < epsilon else int(q.argmax())
         obs, reward, terminated, truncated, _ = env.step(action)
-        score += reward
-        env.ale.getScreenRGB(screen)
+        score += float(reward)
+        bare.ale.getScreenRGB(screen)
         picture = screen.repeat(ZOOM, axis=0).repeat(ZOOM, axis=1)
         if values:
             picture = np.concatenate([picture, _panel(q, action, names, picture.shape[0], score)], axis=1)
-        over = terminated or truncated
+        over = bool(finished())  # a lost life ends an episode, not the game
         yield picture, Watched(score, env_step, over)
-        if over:
+        if over or startup.stop_signal():
             return
+        seen = view.first(env.reset()[0]) if terminated or truncated else view.next(obs)
 
 
 def _panel(q: NDArray[np.float32], chosen: int, names: list[str], height: int, score: float) -> Frame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -13,14 +14,17 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
+import safetensors.torch
 import torch
 
 from fastdqn.compare import bootstrap, interquartile_mean
 from fastdqn.config import SCRIPT_OPTIONS, FastOptions, options_from
 from fastdqn.envs.games import rom_names
+from fastdqn.envs.make import make_env
 from fastdqn.envs.scores import REFERENCES, human_normalised
+from fastdqn.envs.vector import distinct_seeds
 from fastdqn.errors import UserError
-from fastdqn.evaluate import Agent, Score, _play, evaluate, load_agent
+from fastdqn.evaluate import Agent, Score, View, WrappedSeats, _play, evaluate, load_agent
 from fastdqn.plot import common_grid, grouped, read_run
 from fastdqn.types import EpisodeEnd
 from tests.scripts import ROOT, only_run, train
@@ -31,7 +35,8 @@ SHORT = ("--replay-initial", "100", "--batch-size", "2", "--target-sync", "50", 
 
 def fastdqn(*words: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "fastdqn.commands", *words]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=120, check=False)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}  # where tests.toys is
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, timeout=120, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -133,6 +138,16 @@ def test_env_steps_count_whole_games_that_began_in_time() -> None:
     assert score.env_steps == 120
 
 
+def test_stopped_early_counts_what_began_before_the_first_unfinished_game() -> None:
+    """Seat 0 plays one long game all the while: the short games that end beside it began later, but for one."""
+    calls = iter([None, "interrupted"])
+    score = played([10**6, 10, *[10] * 1000], 2, 500, stop=lambda: next(calls))
+    assert (score.games, score.stopped) == ([], "interrupted")
+    calls = iter([None, "interrupted"])
+    score = played([10, 10**6, *[10] * 1000], 2, 500, stop=lambda: next(calls))
+    assert len(score.games) == 1
+
+
 def test_no_finished_game_is_no_score() -> None:
     score = played([10**6] * 10, 2, 5, stop=lambda: "max-minutes")
     assert (score.games, score.stopped) == ([], "max-minutes")
@@ -161,12 +176,55 @@ def test_one_game_at_once_and_many_agree(runs: dict[str, Path], name: str) -> No
     assert one["env_steps"] / few == pytest.approx(sixty_four["env_steps"] / many, rel=0.3)
 
 
-def test_lost_lives_and_clipping_do_not_count(runs: dict[str, Path]) -> None:
-    """Breakout's five lives are one game, whatever the run was trained on."""
+@pytest.mark.parametrize("script", ["01_baseline", "09_cuda_graph"])
+def test_whole_games_and_raw_scores_are_counted(tmp_path: Path, script: str) -> None:
+    """Counter's games have three lives and 37 frames, and rewards far above 1, however the run was trained."""
+    words = ("--game", "tests.toys:Counter", "--replay-size", "1000", *SHORT)
+    agent = load_agent(train(script, tmp_path, *words), CPU)
+    games = evaluate(agent, "training", 2, 0, 6).games
+    assert len(games) == 6
+    assert all(game.frames == 37 and game.score > 37 * 10 for game in games)
+
+
+def test_what_an_agent_sees_is_what_its_run_saw(runs: dict[str, Path]) -> None:
+    """06 and later: zeros before a game's first frame; 01 to 05: copies of it, and 01's frames are the cropped ones."""
+    newest = range(1, 9)
+    stacks = [np.stack([np.full((2, 2), max(1, v - 3 + i), np.uint8) for i in range(4)]) for v in newest]
+    blank, plain = View(True), View(False)
+    shown = [blank.first(stacks[0]), *(blank.next(stack) for stack in stacks[1:])]
+    assert [frame[0, 0] for frame in shown[0]] == [0, 0, 0, 1]
+    assert [frame[0, 0] for frame in shown[1]] == [0, 0, 1, 2]
+    assert [frame[0, 0] for frame in shown[5]] == [3, 4, 5, 6]
+    assert [frame[0, 0] for frame in plain.first(stacks[0])] == [1, 1, 1, 1]
     agent = load_agent(runs["01"], CPU)
-    games = evaluate(agent, "training", 4, 0, 8, epsilon=1.0).games
-    assert all(game.frames > 60 for game in games)
-    assert len(games) == 8
+    seats = WrappedSeats(agent, agent.options.protocol, 1, 5)
+    env = make_env("breakout", agent.options.protocol, "classic")
+    first = np.asarray(env.reset(seed=int(distinct_seeds(np.random.SeedSequence(5), 1)[0]))[0])
+    np.testing.assert_array_equal(seats.reset()[0].numpy(), first)
+    for action in (1, 2, 3, 0, 2):
+        obs, *_ = env.step(action)
+        np.testing.assert_array_equal(seats.step(np.array([action]))[0][0].numpy(), np.asarray(obs))
+
+
+def test_an_agent_that_acts_with_its_target_is_loaded_whole(tmp_path: Path) -> None:
+    words = (
+        "--act-with",
+        "target",
+        "--target-average",
+        "0.5",
+        "--network",
+        "small",
+        "--frame-size",
+        "42",
+        "--num-envs",
+        "4",
+    )
+    run = train("10_rainbow", tmp_path, *SHORT, *words, "--report-env-steps", "50")
+    agent = load_agent(run, CPU)
+    kept = safetensors.torch.load_file(run / "weights.safetensors")
+    for network in (agent.learner.network, agent.learner.target):
+        assert all(torch.equal(kept[name], tensor) for name, tensor in network.state_dict().items())
+    assert agent.learner.actor is agent.learner.target
 
 
 def test_each_protocol_and_what_does_not_fit(runs: dict[str, Path]) -> None:
@@ -246,7 +304,7 @@ def test_plot_and_compare(runs: dict[str, Path], tmp_path: Path) -> None:
         assert (tmp_path / f"{what}.png").read_bytes()[:4] == b"\x89PNG"
     assert fastdqn("plot", *folders, "--out", str(tmp_path / "x.svg"), "--each").returncode == 0
     table = fastdqn("compare", *folders).stdout
-    assert "IQM of 2 seeds" in table
+    assert "IQM of 2 runs" in table
     assert table.count("max-env-steps") == 2
 
 
@@ -283,6 +341,11 @@ def test_games_lists_them() -> None:
         (("evaluate", "RUN", "--episodes", "0"), "--episodes must be at least 1"),
         (("evaluate", "RUN", "--episodes", "3", "--env-steps", "3"), "contradict each other"),
         (("evaluate", "RUN", "--epsilon", "2"), "--epsilon between 0 and 1"),
+        (("evaluate", "RUN", "--seed", "-1"), "--seed must be at least 0"),
+        (("evaluate", "CATCH", "--protocol", "nature"), "has rules of its own"),
+        (("evaluate", "SHAPELESS"), "The run's options are damaged"),
+        (("plot", "SHAPELESS"), "config.json is damaged"),
+        (("watch", "RUN", "--seed", "-1"), "--seed must be at least 0"),
         (("evaluate", "RUN", "--device", "moon"), "--device moon is not a device"),
         (("evaluate", "RUN", "--protocol", "machado"), "has 18 actions"),
         (("evaluate", "BROKEN"), "is damaged"),
@@ -306,6 +369,11 @@ def test_mistakes_are_one_sentence(runs: dict[str, Path], tmp_path: Path, words:
         weights.write_bytes(weights.read_bytes()[:1000])
     places = {"RUN": runs["catch0" if words[0] == "plot" else "09"], "BROKEN": tmp_path / "broken"}
     places["EMPTY"] = tmp_path / "empty"
+    places["CATCH"] = runs["catch0"]
+    if "SHAPELESS" in words:
+        shutil.copytree(runs["catch0"], tmp_path / "shapeless")
+        (tmp_path / "shapeless" / "config.json").write_text('{"script": "09_cuda_graph", "run": 3}')
+    places["SHAPELESS"] = tmp_path / "shapeless"
     done = fastdqn(*(str(places.get(word, word)) for word in words), cwd=tmp_path)
     assert done.returncode in (1, 2)
     assert said in done.stderr

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -454,6 +456,23 @@ def test_update_on_cuda_equals_the_cpu() -> None:
             torch.testing.assert_close(x.grad, y.grad.cpu(), rtol=1e-2, atol=1e-5)
     finally:
         torch.backends.cudnn.allow_tf32 = allow
+
+
+def test_the_worked_example_of_the_docs_learns() -> None:
+    """docs/new-idea.md: its code as it stands there, with errors on both sides of 1."""
+    text = (Path(__file__).resolve().parent.parent / "docs" / "new-idea.md").read_text()
+    code = text.split("```python\n")[1].split("```")[0]
+    names: dict[str, Any] = {}
+    exec(code, names)
+    batch = random_batch(8)
+    learner = DQNLearner(network(), network, DQNOptions(), objective=names["ClippedObjective"]())
+    with torch.no_grad():
+        goal = batch.reward + batch.discount * learner.target(batch.next_obs).max(dim=1).values
+        delta = (goal - learner.network(batch.obs)[torch.arange(8), batch.action]).abs()
+    by_hand = torch.where(delta < 1, delta**2 / 2, delta - 0.5).mean().item()
+    assert (delta > 1).any()
+    assert (delta < 1).any()
+    assert learner.update(batch).loss.item() == pytest.approx(by_hand, rel=1e-5)
 
 
 # Schedules and seeds
