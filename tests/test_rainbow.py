@@ -491,6 +491,25 @@ def feed_priorities(replay: PrioritizedReplay) -> None:
         replay.priorities.fill(begin, real.float() * 0.5)
 
 
+def test_a_prioritized_update_uses_weights_and_writes_priorities_back() -> None:
+    learners = [learner_of("prioritized") for _ in range(3)]
+    replays = [PrioritizedReplay(filled_replay(CPU)) for _ in range(2)]
+    for replay in replays:
+        feed_priorities(replay)
+        slots = torch.nonzero(replay.priorities.leaves()).squeeze(1)
+        replay.write_back(slots, torch.linspace(0.01, 9.0, len(slots)))
+        replay.set_beta(1.0)
+    before = replays[0].priorities.leaves().clone()
+    metrics = update_of(learners[0], replays[0], 8)()
+    batch, weight, slot = replays[1].sample(8)  # the same draws
+    assert metrics.loss.item() == pytest.approx(learners[1].update(batch, weight).loss.item(), rel=1e-6)
+    assert metrics.loss.item() != pytest.approx(learners[2].update(batch).loss.item(), rel=1e-3)
+    leaves = replays[0].priorities.leaves()
+    torch.testing.assert_close(leaves[slot], (metrics.priority + 1e-6) ** 0.6)
+    changed = torch.nonzero(leaves != before).squeeze(1).tolist()
+    assert changed == sorted(set(slot.tolist()))
+
+
 # Scripts
 
 CATCH = (
