@@ -55,7 +55,29 @@ def read_run(folder: Path) -> RunData:
     return RunData(folder, config, episodes, ended)
 
 
-NOT_COMPARED = frozenset({"seed", "seeds", "runs_dir", "log_seconds", "where", "script", "variant", "game"})
+NOT_COMPARED = frozenset(
+    [
+        "seed",
+        "seeds",
+        "runs_dir",
+        "log_seconds",
+        "where",
+        "script",
+        "variant",
+        "game",
+        "device",
+        "cuda",
+        "threads",
+        "env_threads",
+        "max_minutes",
+        "max_env_steps",
+        "train_seconds",
+        "player_timeout",
+        "report_env_steps",
+        "held_out",
+    ]
+)
+"""Options that change nothing of what is learnt, and those that the label names anyway."""
 
 
 def grouped(runs: Sequence[RunData]) -> dict[str, list[RunData]]:
