@@ -287,7 +287,7 @@ def _compare(options: Compare) -> int:
     for lines in groups:
         for line in lines:
             speed = "-" if line.env_steps_per_s is None else f"{line.env_steps_per_s:,.1f}"
-            minutes = "-" if line.minutes is None else f"{line.minutes:.1f}"
+            minutes = f"{line.minutes:.1f}"
             cells = (line.label, str(line.seed), line.ended, minutes, f"{line.env_steps:,}", speed, f"{line.score:.2f}")
             table.add_row(*cells)
         if len(lines) > 1:

@@ -51,7 +51,7 @@ class Line(NamedTuple):
     label: str
     seed: int
     ended: str
-    minutes: float | None
+    minutes: float
     env_steps: int
     env_steps_per_s: float | None
     score: float  # mean of the last 100 games

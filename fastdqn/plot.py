@@ -40,7 +40,7 @@ def read_run(folder: Path) -> RunData:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         summary = folder / "summary.json"
         ended = json.loads(summary.read_text(encoding="utf-8")) if summary.exists() else None
-        episodes = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+        episodes = _whole_lines(text)
     except OSError as error:
         raise UserError(f"{folder} is not the folder of a run: {error.strerror}.") from error
     except ValueError as error:
@@ -121,11 +121,7 @@ def draw_curves(groups: Mapping[str, Sequence[RunData]], out: Path, title: str =
     Raises:
         UserError: the picture cannot be written.
     """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
+    pyplot = _pyplot()
     dots = len(groups) <= 3
     figure, axes = pyplot.subplots(1, 2, figsize=(11, 4.5), sharey=True, layout="constrained")
     for color, (label, runs) in zip(_colors(len(groups)), groups.items(), strict=True):
@@ -144,17 +140,11 @@ def draw_curves(groups: Mapping[str, Sequence[RunData]], out: Path, title: str =
     axes[0].set_ylabel("score, mean of the last 100 games")
     axes[1].legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8, frameon=False)
     for side in axes:
-        side.spines[["top", "right"]].set_visible(False)
-        side.grid(alpha=0.3)
+        _tidy(side)
         side.set_xlim(left=0)
     if title:
         figure.suptitle(title, fontsize=10)
-    try:
-        figure.savefig(out, dpi=110)
-    except (OSError, ValueError) as error:
-        raise UserError(f"The picture {out} cannot be written: {error}.") from error
-    finally:
-        pyplot.close(figure)
+    _save(figure, out)
 
 
 def draw_speeds(groups: Mapping[str, Sequence[RunData]], out: Path) -> None:
@@ -163,11 +153,7 @@ def draw_speeds(groups: Mapping[str, Sequence[RunData]], out: Path) -> None:
     Raises:
         UserError: a run has no speed.jsonl, or the picture cannot be written.
     """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
+    pyplot = _pyplot()
     figure, axes = pyplot.subplots(figsize=(8, 4.5), layout="constrained")
     for color, (label, runs) in zip(_colors(len(groups)), groups.items(), strict=True):
         for i, run in enumerate(runs):
@@ -176,7 +162,7 @@ def draw_speeds(groups: Mapping[str, Sequence[RunData]], out: Path) -> None:
             except OSError as error:
                 raise UserError(f"{run.folder} has no speeds: {error.strerror}.") from error
             try:
-                lines = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+                lines = _whole_lines(text)
             except ValueError as error:
                 raise UserError(f"The speeds of {run.folder} are damaged: {error}.") from error
             trained = [line for line in lines if line["env_steps_per_s"] is not None]
@@ -187,14 +173,8 @@ def draw_speeds(groups: Mapping[str, Sequence[RunData]], out: Path) -> None:
     axes.set_ylabel("env steps/s")
     axes.set_ylim(bottom=0)
     axes.legend(fontsize=8, frameon=False)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(alpha=0.3)
-    try:
-        figure.savefig(out, dpi=110)
-    except (OSError, ValueError) as error:
-        raise UserError(f"The picture {out} cannot be written: {error}.") from error
-    finally:
-        pyplot.close(figure)
+    _tidy(axes)
+    _save(figure, out)
 
 
 def common_grid(
@@ -207,6 +187,44 @@ def common_grid(
     first, last = max(float(x[0]) for x, _ in curves), max(float(x[-1]) for x, _ in curves)
     grid: NDArray[np.float64] = np.linspace(first, last, GRID)
     return grid, np.stack([np.interp(grid, x, y) for x, y in curves])
+
+
+def _whole_lines(text: str) -> list[dict[str, Any]]:
+    """Return the lines of a .jsonl file, but for one that is still being written.
+
+    Raises:
+        ValueError: a line is damaged.
+    """
+    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+
+
+def _pyplot() -> Any:
+    """Return pyplot, imported late and for files alone."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    return pyplot
+
+
+def _tidy(axes: Any) -> None:
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(alpha=0.3)
+
+
+def _save(figure: Any, out: Path) -> None:
+    """Write the picture and let go of it.
+
+    Raises:
+        UserError: it cannot be written.
+    """
+    try:
+        figure.savefig(out, dpi=110)
+    except (OSError, ValueError) as error:
+        raise UserError(f"The picture {out} cannot be written: {error}.") from error
+    finally:
+        _pyplot().close(figure)
 
 
 def _colors(count: int) -> list[Any]:

@@ -119,21 +119,19 @@ def _panel(q: NDArray[np.float32], chosen: int, names: list[str], height: int, s
     panel = np.full((height, PANEL, 3), 24, np.uint8)
     low, high = float(q.min()), float(q.max())
     row = min(48, (height - 70) // len(q))
-    _write(panel, f"score {score:g}", (10, 28), 0.6)
+    _write(panel, f"score {score:g}", (10, 28), 0.6, 230)
     for i, value in enumerate(q.tolist()):
         top = 50 + i * row
         share = (value - low) / (high - low) if high > low else 1.0
         color = (90, 200, 120) if i == chosen else (90, 120, 170)
         cv2.rectangle(panel, (10, top + row // 2), (10 + int(2 + share * (PANEL - 24)), top + row - 6), color, -1)
         text = f"{names[i]} {value:.3f}"
-        cv2.putText(
-            panel, text, (10, top + row // 2 - 4), cv2.FONT_HERSHEY_SIMPLEX, 0.42, (220, 220, 220), 1, cv2.LINE_AA
-        )
+        _write(panel, text, (10, top + row // 2 - 4), 0.42, 220)
     return panel
 
 
-def _write(picture: Frame, text: str, place: tuple[int, int], size: float) -> None:
-    cv2.putText(picture, text, place, cv2.FONT_HERSHEY_SIMPLEX, size, (230, 230, 230), 1, cv2.LINE_AA)
+def _write(picture: Frame, text: str, place: tuple[int, int], size: float, gray: int) -> None:
+    cv2.putText(picture, text, place, cv2.FONT_HERSHEY_SIMPLEX, size, (gray, gray, gray), 1, cv2.LINE_AA)
 
 
 def _write_mp4(out: Path, pictures: Generator[Frame], rate: int) -> None:
