@@ -8,8 +8,6 @@ Measured (2 cores, no GPU, see LOG.md): 25.3 env steps/s. In 2017, on a GTX 1080
 
 import fastdqn.startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports below
 
-import itertools
-
 from fastdqn import cli
 from fastdqn.acting import epsilon_at, make_player
 from fastdqn.config import Options
@@ -33,20 +31,19 @@ def train(options: Options) -> int:
     with Run("01_baseline", options, device, notes) as run:
         run.weights = learner.network.state_dict()
         player = make_player(env, learner.network, device, options)
+        run.keep(learner=learner, replay=replay, player=player)
 
-        for env_step in itertools.count(1):
-            epsilon = epsilon_at(env_step, dqn)
+        while not run.over():
+            epsilon = epsilon_at(run.env_steps + 1, dqn)
             played = player.step(epsilon)
             replay.extend(played.transitions)
             run.played(played, epsilon)
-            if run.over():
-                break
             if len(replay) < dqn.replay_initial:
                 continue
 
             batch = collate(replay.sample(dqn.batch_size), device)
             run.updated(learner.update(batch), dqn.batch_size)
-            if target_sync_due(env_step, dqn.target_sync):
+            if target_sync_due(run.env_steps, dqn.target_sync):
                 learner.sync_target()
 
     return 0

@@ -35,16 +35,14 @@ def train(options: PlayStepsOptions) -> int:
     with Run("02_play_steps", options, device, notes) as run:
         run.weights = learner.network.state_dict()
         player = make_player(env, learner.network, device, options)
+        run.keep(learner=learner, replay=replay, player=player)
 
         while not run.over():
-            for _ in range(options.steps):
-                epsilon = epsilon_at(run.env_steps + 1, dqn)
-                played = player.step(epsilon)
-                replay.extend(played.transitions)
-                run.played(played, epsilon)
-                if run.over():
-                    break
-            if run.reason or len(replay) < dqn.replay_initial:
+            epsilon = epsilon_at(run.env_steps + 1, dqn)
+            played = player.step(epsilon)
+            replay.extend(played.transitions)
+            run.played(played, epsilon)
+            if run.env_steps % options.steps or len(replay) < dqn.replay_initial:
                 continue
 
             batch = collate(replay.sample(batch_size), device)

@@ -34,24 +34,24 @@ def train(options: ParallelOptions) -> int:
     batch_size = dqn.batch_size * options.steps
     notes = (describe(options.run.game, options.protocol, "classic"), describe_replay(dqn.replay_size))
 
-    with (
-        Run("03_parallel", options, device, notes) as run,
-        PlayerProcess(options, "classic", weights, run.limits) as player,
-    ):
+    with Run("03_parallel", options, device, notes) as run:
         run.weights = learner.network.state_dict()
+        run.keep(learner=learner, replay=replay)
+        weights.publish()
 
-        while not run.ended_by(player.reason):
-            for message in player.take(options.steps):
-                replay.extend(message.played.transitions)
-                run.played(message.played, message.epsilon)
-            if run.ended_by(player.reason) or len(replay) < dqn.replay_initial:
-                continue
+        with PlayerProcess(options, "classic", weights, run.stop, run.begun) as player:
+            while not run.ended_by(player.reason):
+                for message in player.take(options.steps - run.env_steps % options.steps):
+                    replay.extend(message.played.transitions)
+                    run.played(message.played, message.epsilon)
+                if run.env_steps % options.steps or len(replay) < dqn.replay_initial:
+                    continue
 
-            batch = collate(replay.sample(batch_size), device)
-            run.updated(learner.update(batch), batch_size)
-            weights.publish()
-            if target_sync_due(run.env_steps, dqn.target_sync, options.steps):
-                learner.sync_target()
+                batch = collate(replay.sample(batch_size), device)
+                run.updated(learner.update(batch), batch_size)
+                weights.publish()
+                if target_sync_due(run.env_steps, dqn.target_sync, options.steps):
+                    learner.sync_target()
 
     return 0
 

@@ -21,7 +21,7 @@ from fastdqn.device import prepare_device
 from fastdqn.envs.vector import describe_games
 from fastdqn.replay.transitions import AsyncCollator, describe_replay
 from fastdqn.run import Run
-from fastdqn.schedules import target_sync_due, updates_due
+from fastdqn.schedules import target_sync_due
 from fastdqn.variants import make_games, make_learner, make_policy, make_replay
 
 
@@ -44,6 +44,7 @@ def train(options: VectorOptions) -> int:
             lambda: greedy_actions(learner.greedy, torch.from_numpy(stacks.obs()).to(device)),
             games.num_actions,
         )
+        run.keep(learner=learner, games=games, stacks=stacks, replay=replay, policy=policy)
 
         while not run.over():
             env_steps = run.env_steps
@@ -57,7 +58,7 @@ def train(options: VectorOptions) -> int:
                 replay.extend(stacks.add(actions, step))
             run.played_vector(step, epsilon[-1])
 
-            for env_step in updates_due(env_steps, run.env_steps, options.steps, dqn.replay_initial):
+            for env_step in run.due(options.steps):
                 with run.where("replay"):
                     batch = collate(replay.sample(batch_size))
                 with run.where("update"):

@@ -19,7 +19,7 @@ from fastdqn.device import prepare_device
 from fastdqn.envs.vector import describe_games
 from fastdqn.replay.frames import describe_frame_replay
 from fastdqn.run import Run
-from fastdqn.schedules import target_sync_due, updates_due
+from fastdqn.schedules import target_sync_due
 from fastdqn.variants import make_frame_replay, make_games, make_learner, make_policy
 
 
@@ -40,7 +40,7 @@ def train(options: VectorOptions) -> int:
         run.where.enable(options.where)
         replay.reset(games.reset())
         policy = make_policy(options, lambda: greedy_actions(learner.greedy, replay.stacks()), games.num_actions)
-        due = range(0)
+        run.keep(learner=learner, games=games, replay=replay, policy=policy)
 
         while not run.over():
             env_steps, updates = run.env_steps, run.updates
@@ -49,7 +49,7 @@ def train(options: VectorOptions) -> int:
                 actions = policy.act(epsilon)
             games.send(actions)
 
-            for env_step in due:
+            for env_step in run.due(options.steps):
                 with run.where("replay"):
                     batch = replay.sample(batch_size)
                 with run.where("update"):
@@ -62,7 +62,6 @@ def train(options: VectorOptions) -> int:
             with run.where("replay"):
                 replay.add(actions, step)
             run.played_vector(step, epsilon[-1], policy_lag=run.updates - updates)
-            due = updates_due(env_steps, run.env_steps, options.steps, dqn.replay_initial)
 
     return 0
 

@@ -21,7 +21,7 @@ from fastdqn.device import keep_freed_memory, prepare_device
 from fastdqn.envs.vector import describe_games
 from fastdqn.replay.frames import describe_frame_replay
 from fastdqn.run import Run
-from fastdqn.schedules import target_sync_due, updates_due
+from fastdqn.schedules import target_sync_due
 from fastdqn.variants import (
     fastest_form,
     fastest_greedy,
@@ -56,7 +56,7 @@ def train(options: FastOptions) -> int:
         run.where.enable(options.where)
         replay.reset(games.reset())
         policy = make_policy(options, fastest_greedy(learner, replay), games.num_actions)
-        due = range(0)
+        run.keep(learner=learner, games=games, replay=replay, policy=policy)
 
         while not run.over():
             env_steps, updates = run.env_steps, run.updates
@@ -66,9 +66,9 @@ def train(options: FastOptions) -> int:
             games.send(actions)
 
             schedule(env_steps)
-            if due and run.updates == 0:
+            if run.updates == 0 and run.due(options.steps):
                 learner.see(*replay.pixels())  # nothing without --center-frames or --pixel-floor
-            for env_step in due:
+            for env_step in run.due(options.steps):
                 with run.where("update"):
                     run.updated(update(), batch_size)
                 if target_sync_due(env_step, dqn.target_sync, options.steps):
@@ -79,7 +79,6 @@ def train(options: FastOptions) -> int:
             with run.where("replay"):
                 replay.add(actions, step)
             run.played_vector(step, epsilon[-1], policy_lag=run.updates - updates)
-            due = updates_due(env_steps, run.env_steps, options.steps, dqn.replay_initial)
 
     return 0
 

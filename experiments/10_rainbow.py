@@ -24,7 +24,7 @@ from fastdqn.device import keep_freed_memory, prepare_device
 from fastdqn.envs.vector import describe_games
 from fastdqn.replay.frames import describe_frame_replay
 from fastdqn.run import Run
-from fastdqn.schedules import target_sync_due, updates_due
+from fastdqn.schedules import target_sync_due
 from fastdqn.series import is_series, run_series
 from fastdqn.variants import (
     describe_variant,
@@ -66,7 +66,7 @@ def train(options: RainbowOptions) -> int:
         run.where.enable(options.where)
         replay.reset(games.reset())
         policy = make_policy(options, fastest_greedy(learner, replay), games.num_actions)
-        due = range(0)
+        run.keep(learner=learner, games=games, replay=replay, policy=policy, reporter=reporter)
 
         while not run.over():
             env_steps, updates = run.env_steps, run.updates
@@ -76,9 +76,9 @@ def train(options: RainbowOptions) -> int:
             games.send(actions)
 
             schedule(env_steps)
-            if due and run.updates == 0:
+            if run.updates == 0 and run.due(options.steps):
                 learner.see(*replay.pixels())  # nothing without --center-frames or --pixel-floor
-            for env_step in due:
+            for env_step in run.due(options.steps):
                 with run.where("update"):
                     run.updated(update(), batch_size)
                 if target_sync_due(env_step, dqn.target_sync, options.steps):
@@ -89,7 +89,6 @@ def train(options: RainbowOptions) -> int:
             with run.where("replay"):
                 replay.add(actions, step)
             run.played_vector(step, epsilon[-1], policy_lag=run.updates - updates)
-            due = updates_due(env_steps, run.env_steps, options.steps, dqn.replay_initial)
             if run.updates and reporter.due(run.env_steps):
                 with run.where("reports"):
                     run.report(*reporter.report())

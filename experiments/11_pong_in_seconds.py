@@ -22,7 +22,7 @@ from fastdqn.device import keep_freed_memory, prepare_device
 from fastdqn.envs.vector import describe_games
 from fastdqn.replay.frames import describe_frame_replay
 from fastdqn.run import Run
-from fastdqn.schedules import plays_well, updates_due
+from fastdqn.schedules import plays_well, target_sync_due
 from fastdqn.variants import (
     describe_variant,
     fastest_form,
@@ -63,10 +63,12 @@ def train(options: RecordOptions) -> int:
         run.where.enable(options.where)
         replay.reset(games.reset())
         policy = make_policy(options, fastest_greedy(learner, replay), games.num_actions)
-        due, copies, well = range(0), 0, False
+        run.keep(learner=learner, games=games, replay=replay, policy=policy, reporter=reporter)
 
         while not run.over():
             env_steps, updates = run.env_steps, run.updates
+            well = plays_well(run.stop.recent_mean(RECENT_GAMES), options.late_score)
+            every = options.late_steps if well else options.steps
             epsilon = epsilons_at(env_steps, games.num_envs, dqn)
             if well:
                 epsilon = np.minimum(epsilon, options.late_epsilon)
@@ -75,13 +77,12 @@ def train(options: RecordOptions) -> int:
             games.send(actions)
 
             schedule(env_steps)
-            if due and run.updates == 0:
+            if run.updates == 0 and run.due(every):
                 learner.see(*replay.pixels())  # nothing without --center-frames or --pixel-floor
-            for env_step in due:
+            for env_step in run.due(every):
                 with run.where("update"):
                     run.updated(update(), batch_size)
-                if env_step // dqn.target_sync > copies:  # however many env steps there are to an update
-                    copies = env_step // dqn.target_sync
+                if target_sync_due(env_step, dqn.target_sync, every):
                     learner.sync_target()
 
             with run.where("emulator"):
@@ -89,9 +90,6 @@ def train(options: RecordOptions) -> int:
             with run.where("replay"):
                 replay.add(actions, step)
             run.played_vector(step, epsilon[-1], policy_lag=run.updates - updates)
-            well = plays_well(run.stop.recent_mean(RECENT_GAMES), options.late_score)
-            every = options.late_steps if well else options.steps
-            due = updates_due(env_steps, run.env_steps, every, dqn.replay_initial)
             if run.updates and reporter.due(run.env_steps):
                 with run.where("reports"):
                     run.report(*reporter.report())

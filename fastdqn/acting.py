@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-import gymnasium
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fastdqn.checkpoint import copied
 from fastdqn.config import DQNOptions, Options
-from fastdqn.envs.classic import LazyFrames
 from fastdqn.envs.frames import FrameStore
-from fastdqn.envs.make import spaces_of
+from fastdqn.envs.make import PlayEnv, spaces_of
+from fastdqn.envs.rerun import Rerun
 from fastdqn.replay.nstep import NStep
 from fastdqn.schedules import linear_epsilon
-from fastdqn.seeding import as_int, seeds_of
-from fastdqn.types import EpisodeEnd, Frame, Observation, PlayedStep, Transition, VectorStep
+from fastdqn.seeding import as_int, seeds_of, set_state, state_of
+from fastdqn.types import Frame, LazyFrames, Observation, PlayedStep, Transition, VectorStep
 
 
 class Policy(Protocol):
     """Chooses an action for one observation."""
 
     def act(self, obs: Observation, epsilon: float) -> int: ...
+
+    def state(self) -> dict[str, Any]: ...
+
+    def load(self, state: Mapping[str, Any]) -> None: ...
 
 
 class EpsilonGreedy:
@@ -53,37 +57,64 @@ class EpsilonGreedy:
             batch = torch.from_numpy(np.asarray(obs)).unsqueeze(0).to(self._device)  # (1, C, H, W)
             return int(self._network(batch).argmax(dim=1).item())
 
+    def state(self) -> dict[str, Any]:
+        """Return where the random numbers stand."""
+        return {"rng": state_of(self._rng)}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Go on with the random numbers from there."""
+        set_state(self._rng, state["rng"])
+
 
 class Player:
-    """Plays one environment, one env step at a time, and resets it when an episode is over."""
+    """Plays one environment, one env step at a time, and resets it when an episode is over.
 
-    def __init__(self, env: gymnasium.Env[Any, Any], policy: Policy, n_step: NStep, seed: int) -> None:
-        self._env = env
+    Each game has a seed of its own, the first one `seed`.
+    """
+
+    def __init__(self, env: PlayEnv, policy: Policy, n_step: NStep, seed: int) -> None:
+        self._env = Rerun(env, seed)
         self._policy = policy
         self._n_step = n_step
-        self._pop_finished: Callable[[], tuple[EpisodeEnd, ...]] = env.get_wrapper_attr("pop_finished")
-        self._obs: Observation = env.reset(seed=seed)[0]
+        self._obs: Observation = self._env.reset()
 
     def step(self, epsilon: float) -> PlayedStep:
         """Play one env step; return the transitions and finished games that come of it."""
         obs = self._obs
         action = self._policy.act(obs, epsilon)
-        next_obs, reward, terminated, truncated, _ = self._env.step(action)
-        transitions = self._n_step.add(obs, action, float(reward), next_obs, terminated, truncated)
+        next_obs, reward, terminated, truncated = self._env.step(action)
+        transitions = self._n_step.add(obs, action, reward, next_obs, terminated, truncated)
         if terminated or truncated:
-            next_obs, _ = self._env.reset()
+            next_obs = self._env.reset()
         self._obs = next_obs
-        return PlayedStep(transitions, self._pop_finished())
+        return PlayedStep(transitions, self._env.pop_finished())
+
+    def state(self) -> dict[str, Any]:
+        """Return the running game and where the policy's random numbers stand."""
+        return {"game": self._env.state(), "policy": self._policy.state()}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Play the running game again, and go on from there."""
+        self._n_step.reopen(())
+        for action, obs, played in self._env.play_again(state["game"]):
+            if played is not None:
+                self._n_step.add(self._obs, action, played.reward, obs, played.terminated, played.truncated)
+            self._obs = obs
+        self._policy.load(state["policy"])
 
 
 def make_player(
-    env: gymnasium.Env[Any, Any],
+    env: PlayEnv,
     network: Callable[[Tensor], Tensor],
     device: torch.device,
     options: Options,
+    env_steps: int = 0,
 ) -> Player:
-    """Return the epsilon-greedy player of `env` that `options` describe; `network` lives on `device`."""
-    seeds = seeds_of(options.run.seed)
+    """Return the epsilon-greedy player of `env` that `options` describe; `network` lives on `device`.
+
+    A player that takes over after `env_steps` of another has other random numbers.
+    """
+    seeds = seeds_of(options.run.seed, env_steps)
     _, num_actions = spaces_of(env)
     policy = EpsilonGreedy(network, num_actions, device, np.random.default_rng(seeds.policy))
     return Player(env, policy, NStep(options.dqn.n_step, options.dqn.gamma), as_int(seeds.env))
@@ -119,6 +150,14 @@ class VectorEpsilonGreedy:
         if explore.all():
             return actions
         return np.where(explore, actions, self._greedy())
+
+    def state(self) -> dict[str, Any]:
+        """Return where the random numbers stand."""
+        return {"rng": state_of(self._rng)}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Go on with the random numbers from there."""
+        set_state(self._rng, state["rng"])
 
 
 def greedy_actions(greedy: Callable[[Tensor], Tensor], obs: Tensor) -> NDArray[np.int64]:
@@ -159,6 +198,30 @@ class GameStacks:
                 obs, int(actions[i]), float(step.reward[i]), after, bool(step.terminated[i]), bool(step.truncated[i])
             )
         return transitions
+
+    def state(self) -> dict[str, Any]:
+        """Return the newest observations and the open windows, each frame as often as it is seen."""
+        return {
+            "obs": torch.from_numpy(self.obs()),
+            "windows": [
+                [(copied(np.asarray(obs)), action, reward) for obs, action, reward in window.window()]
+                for window in self._windows
+            ],
+        }
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        self._obs = [self._kept_stack(obs) for obs in state["obs"].numpy()]
+        for window, said in zip(self._windows, state["windows"], strict=True):
+            window.reopen((self._kept_stack(obs.numpy()), action, reward) for obs, action, reward in said)
+
+    def cut(self, games: NDArray[np.bool_]) -> None:
+        """Forget the open windows of these games, (N,), which will not go on."""
+        for i in np.flatnonzero(games).tolist():
+            self._windows[i].reopen(())
+
+    def _kept_stack(self, stack: Frame) -> LazyFrames:
+        return LazyFrames(tuple(self._kept(frame) for frame in stack))
 
     def _first(self, frame: Frame) -> LazyFrames:
         return LazyFrames((*[self._blank] * (self._stack - 1), self._kept(frame)))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Callable, Sequence
-from typing import NoReturn, TypeVar
+from pathlib import Path
+from typing import NoReturn, TypeVar, cast
 
 from fastdqn import startup
 from fastdqn.config import (
+    SCRIPT_OPTIONS,
     VARIANTS,
     AgentOptions,
     Options,
@@ -16,6 +18,8 @@ from fastdqn.config import (
     RecordOptions,
     RunOptions,
     check,
+    flat,
+    options_from,
     preset_for,
     with_record,
     with_variant,
@@ -38,6 +42,11 @@ def parse(options_type: type[OptionsT], description: str, argv: Sequence[str] | 
         SystemExit: after `--help`.
     """
     words = list(sys.argv[1:] if argv is None else argv)
+    resume = _value_of("--resume", words)
+    if resume is not None:
+        options = _resumed(options_type, description, words, resume)
+        check(options)
+        return options
     defaults = with_preset(options_type(), _value_of("--game", words) or options_type().run.game)
     variant = _value_of("--variant", words)
     if isinstance(defaults, RainbowOptions) and variant in VARIANTS:  # tyro refuses other names
@@ -49,6 +58,52 @@ def parse(options_type: type[OptionsT], description: str, argv: Sequence[str] | 
     options = parsed(options_type, words, defaults, description, pairs=isinstance(defaults, AgentOptions))
     check(options)
     return options
+
+
+MAY_CHANGE = frozenset(
+    {
+        *(field.name for field in dataclasses.fields(RunOptions) if field.name not in ("game", "seed")),
+        *("env_threads", "where", "player_device", "player_timeout"),
+    }
+)
+"""Options that a resumed run may be given anew: none of them changes what is learnt."""
+
+
+def _resumed(options_type: type[OptionsT], description: str, words: list[str], resume: str) -> OptionsT:
+    """Return the options of the run to go on with, and what `words` change of them.
+
+    Raises:
+        UserError: there is no such run or checkpoint, it is another script's, or `words` contradict it.
+    """
+    from fastdqn.checkpoint import latest_run, newest
+
+    runs_dir = Path(_value_of("--runs-dir", words) or RunOptions().runs_dir)
+    folder = latest_run(runs_dir) if resume == "latest" else Path(resume)
+    header = newest(folder, "--resume-previous" in words)
+    script = Path(sys.argv[0]).stem
+    if SCRIPT_OPTIONS.get(header.script) is not options_type or (script in SCRIPT_OPTIONS and script != header.script):
+        raise UserError(f"The run {folder} is one of {header.script}; go on with it by that script.")
+    saved = cast(OptionsT, options_from({**header.config, "script": header.script}))
+    run = dataclasses.replace(saved.run, resume=None, resume_previous=False, runs_dir=runs_dir)
+    saved = dataclasses.replace(saved, run=run)
+    pairs = isinstance(saved, AgentOptions)
+    options = parsed(options_type, _with_game_of(saved, words), saved, description, pairs=pairs)
+    before, now = flat(dataclasses.asdict(saved)), flat(dataclasses.asdict(options))
+    for name, value in now.items():
+        if name not in MAY_CHANGE and value != before[name]:
+            raise UserError(
+                f"--{name.replace('_', '-')} {value} contradicts the checkpoint {header.path}, which has "
+                f"{before[name]}; it cannot change in the middle of a run."
+            )
+    return dataclasses.replace(options, run=dataclasses.replace(options.run, resume=str(folder)))
+
+
+def _with_game_of(options: Options, words: list[str]) -> list[str]:
+    """Return `words` with the run's own spelling of its game."""
+    game = _value_of("--game", words)
+    if game is not None and game.strip().lower() == options.run.game.strip().lower():
+        return [*words, "--game", options.run.game]
+    return words
 
 
 def with_preset(options: OptionsT, game: str) -> OptionsT:

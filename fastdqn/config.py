@@ -46,6 +46,20 @@ class RunOptions:
     """CPU threads that PyTorch learns with; by default one for each core."""
     runs_dir: Path = Path("runs")
     """Where the run's folder is made."""
+    resume: str | None = None
+    """Go on with a run where its newest checkpoint was taken: its folder, or "latest" for the newest in --runs-dir. Its
+    options are the defaults; those that change what is learnt cannot be changed."""
+    resume_previous: bool = False
+    """Go on from the checkpoint before the newest."""
+    checkpoints: bool = True
+    """Write checkpoints: at the end, on Ctrl-C, and as often as the next two options say."""
+    checkpoint_minutes: float | None = 10.0
+    """Minutes between two checkpoints; None for none by the clock."""
+    checkpoint_env_steps: int | None = None
+    """Env steps between two checkpoints."""
+    checkpoint_replay: bool = True
+    """Keep the replay in the checkpoints (compressed: about 1 to 3%% of its memory). A run that is resumed without it
+    plays --replay-initial env steps before it learns on."""
     log_seconds: float | None = None
     """Seconds between progress reports; by default 1 on a terminal and 10 elsewhere."""
 
@@ -416,11 +430,14 @@ def check(options: Options) -> None:
         (run.max_minutes, "--max-minutes"),
         (run.train_seconds, "--train-seconds"),
         (run.log_seconds, "--log-seconds"),
+        (run.checkpoint_minutes, "--checkpoint-minutes"),
     ):
         if value is not None and not value > 0:
             raise UserError(f"{option} must be more than 0, not {value:g}.")
     if run.threads is not None:
         _at_least(run.threads, 1, "--threads")
+    if run.checkpoint_env_steps is not None:
+        _at_least(run.checkpoint_env_steps, 1, "--checkpoint-env-steps")
     _at_least(protocol.frame_skip, 1, "--frame-skip")
     _at_least(protocol.noop_max, 0, "--noop-max")
     _at_least(protocol.frame_stack, 1, "--frame-stack")
@@ -525,6 +542,14 @@ SCRIPT_OPTIONS: dict[str, type[Options]] = {
     "11_pong_in_seconds": RecordOptions,
 }
 """The options that each script of the ladder has."""
+
+
+def flat(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all options of nested groups by their own names."""
+    found: dict[str, Any] = {}
+    for name, value in config.items():
+        found |= flat(cast(Mapping[str, Any], value)) if isinstance(value, dict) else {name: value}
+    return found
 
 
 def options_from(said: Mapping[str, Any]) -> Options:

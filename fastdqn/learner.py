@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar, cast
 
@@ -155,6 +155,26 @@ class DQNLearner:
                 target.lerp_(online, self._average)
         return Metrics(loss.detach(), errors.value.mean(), errors.priority)
 
+    def state(self) -> dict[str, Any]:
+        """Return copies of networks, optimiser and noise generator."""
+        return {
+            "network": _copied(self.network.state_dict()),
+            "target": _copied(self.target.state_dict()),
+            "optimizer": _copied(self.optimizer.state_dict()),
+            "noise": self.noise.get_state(),
+        }
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Go on from there; before the first update."""
+        self.network.load_state_dict(state["network"])
+        self.target.load_state_dict(state["target"])
+        rates = [group["lr"] for group in self.optimizer.param_groups]
+        self.optimizer.load_state_dict(state["optimizer"])
+        for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
+            if isinstance(rate, Tensor):  # a graph reads it where it is
+                group["lr"] = rate.fill_(float(group["lr"]))
+        self.noise.set_state(state["noise"])
+
     def sync_target(self) -> None:
         """Copy the online network into the target network (Mnih et al. 2015); nothing to do where it is averaged."""
         if self._average is None:
@@ -232,6 +252,17 @@ class GraphedActions:
         self._copied.record()
         self._copied.synchronize()
         return self._pinned.numpy()
+
+
+def _copied(value: Any) -> Any:
+    """Return `value` with copies of its tensors, on the CPU."""
+    if isinstance(value, Tensor):
+        return value.detach().to("cpu", copy=True)
+    if isinstance(value, dict):
+        return {key: _copied(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(value, list):
+        return [_copied(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+    return value
 
 
 def _adam() -> type[torch.optim.Adam]:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdqn.config import flat
 from fastdqn.errors import UserError
 
 GRID = 400  # points of a mean curve
@@ -60,6 +61,12 @@ NOT_COMPARED = frozenset(
         "seed",
         "seeds",
         "runs_dir",
+        "resume",
+        "resume_previous",
+        "checkpoints",
+        "checkpoint_minutes",
+        "checkpoint_env_steps",
+        "checkpoint_replay",
         "log_seconds",
         "where",
         "script",
@@ -85,10 +92,10 @@ def grouped(runs: Sequence[RunData]) -> dict[str, list[RunData]]:
 
     Runs whose options differ in the seed alone are one group.
     """
-    flat = [_flat(run.config) for run in runs]
+    flattened = [flat(run.config) for run in runs]
     groups: dict[str, list[RunData]] = {}
-    for run, options in zip(runs, flat, strict=True):
-        kin = [other for other, one in zip(flat, runs, strict=True) if _name_of(one) == _name_of(run)]
+    for run, options in zip(runs, flattened, strict=True):
+        kin = [other for other, one in zip(flattened, runs, strict=True) if _name_of(one) == _name_of(run)]
         names = sorted(name for name in options if any(other.get(name) != options[name] for other in kin))
         told = [f"{name.replace('_', '-')} {options[name]}" for name in names if name not in NOT_COMPARED]
         groups.setdefault(", ".join((_name_of(run), *told)), []).append(run)
@@ -98,14 +105,6 @@ def grouped(runs: Sequence[RunData]) -> dict[str, list[RunData]]:
 def _name_of(run: RunData) -> str:
     variant = run.config.get("variant")
     return ", ".join(part for part in (run.config["script"], variant, run.config["run"]["game"]) if part)
-
-
-def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all options by their own names."""
-    flat: dict[str, Any] = {}
-    for name, value in config.items():
-        flat |= _flat(value) if isinstance(value, dict) else {name: value}  # pyright: ignore[reportUnknownArgumentType]
-    return flat
 
 
 def draw_curves(groups: Mapping[str, Sequence[RunData]], out: Path, title: str = "") -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 from torch import Tensor
 
+from fastdqn.checkpoint import Packed, unpack
 from fastdqn.learner import DQNLearner
 from fastdqn.networks import noisy_layers
 from fastdqn.objectives import CategoricalObjective
@@ -36,6 +40,18 @@ class Reporter:
         self._count = held_out
         self._states: Tensor | None = None
         self._next = 0
+
+    def state(self) -> dict[str, Any]:
+        """Return the held-out states, and when the next report is due."""
+        states = [] if self._states is None else [Packed(self._states.cpu().numpy())]
+        return {"states": states, "next": self._next, "generator": self._generator.get_state()}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        for packed in state["states"]:
+            self._states = unpack(packed).to(self._replay.device)
+        self._next = state["next"]
+        self._generator.set_state(state["generator"])
 
     def due(self, env_steps: int) -> bool:
         """Tell whether the next report is due after `env_steps`."""

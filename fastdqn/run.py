@@ -2,7 +2,7 @@
 
 A run's folder holds `config.json` (resolved options), `environment.json` (versions and machine),
 `episodes.jsonl` (one line a finished game), `speed.jsonl` (counters over time), TensorBoard's events, from 10 on
-`reports.jsonl` (what is inside the learner), `weights.safetensors` and, at the end, `summary.json`.
+`reports.jsonl` (what is inside the learner), `weights.safetensors`, `checkpoints/` and, at the end, `summary.json`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collections.abc import Generator, Mapping
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, TextIO
+from typing import IO, Any, TextIO, cast
 
 import psutil
 import safetensors
@@ -36,15 +36,24 @@ from rich.text import Text
 from tensorboard.compat.proto import event_pb2, summary_pb2
 from tensorboard.summary.writer.record_writer import RecordWriter
 
-from fastdqn import startup
+from fastdqn import checkpoint, startup
+from fastdqn.checkpoint import Checkpoints, Part, Saved, write_whole
 from fastdqn.config import Options
 from fastdqn.errors import RunError
+from fastdqn.schedules import updates_due
 from fastdqn.stopping import Limits, StopTest
 from fastdqn.types import EpisodeEnd, Histogram, Metrics, PlayedStep, VectorStep
 
 RECORD_SECONDS = 1.0
 """The shortest time between two records in speed.jsonl; long runs write about a thousand each time they double."""
 PACKAGES = ("torch", "gymnasium", "ale-py", "opencv-python-headless", "numpy", "tensorboard", "fastdqn")
+
+
+_COUNTERS = (
+    *("env_steps", "frames", "updates", "samples", "epsilon", "_before", "_learns_from"),
+    *("_first_update", "_first_update_env_steps"),
+)
+"""What of a run a checkpoint keeps by name."""
 
 
 class Run:
@@ -67,6 +76,8 @@ class Run:
         self.limits = Limits.of(options.run, time.time() - startup.elapsed())
         self.stop = StopTest(self.limits)
         self.reason: str | None = None
+        self.begun = 0
+        """Env steps that other processes had played when this one went on with the run."""
         self.env_steps = 0
         self.frames = 0
         self.updates = 0
@@ -78,7 +89,11 @@ class Run:
         self._good_weights: dict[str, torch.Tensor] = {}
         self._good_update = 0
         self._metrics: Metrics | None = None
+        self._before = 0  # env steps before the newest step
+        self._learns_from = options.dqn.replay_initial
+        self._parts: dict[str, Part] = {}
         self._first_update: float | None = None
+        self._first_update_here: float | None = None
         self._first_update_env_steps = 0
         self._records: list[tuple[float, int, int]] = []  # (elapsed, env_steps, updates)
         self._peak_rss = 0
@@ -92,14 +107,25 @@ class Run:
         self._open_files: list[IO[Any]] = []
         self._reports_file: TextIO | None = None
         self.folder = options.run.runs_dir
+        self._resumed: dict[str, Any] | None = None
+        if options.run.resume is not None:
+            self.folder = Path(options.run.resume)
+            self._resumed = checkpoint.read(checkpoint.newest(self.folder, options.run.resume_previous))
+            self._go_on(self._resumed["run"])
+        config = {"script": script, **_plain(dataclasses.asdict(options))}
         with self._saving():
-            self.folder = _new_folder(options.run.runs_dir, options.run.game, script)
-            _write_json(self.folder / "config.json", {"script": script, **_plain(dataclasses.asdict(options))})
-            _write_json(self.folder / "environment.json", environment(device))
+            if self._resumed is None:
+                self.folder = _new_folder(options.run.runs_dir, options.run.game, script)
+            _write_json(self.folder / "config.json", config)
+            _write_json(self.folder / "environment.json", self._environment())
             self._episodes_file = self._open("episodes.jsonl")
             self._speed_file = self._open("speed.jsonl")
-            self._board = _Board(self.folder)
+            self._board = _Board(self.folder, self.env_steps)
             self._open_files.append(self._board.file)
+        self._checkpoints = Checkpoints(self.folder, {"script": script, "game": options.run.game, "config": config})
+        self._next_checkpoint = self._checkpoint_after(startup.elapsed())
+        self._next_checkpoint_env_steps = self.env_steps + (options.run.checkpoint_env_steps or 0)
+        self._checkpointed: int | None = None  # env steps of the newest
 
     def __enter__(self) -> Run:
         self._running = startup.running()
@@ -123,11 +149,51 @@ class Run:
                 self.reason = "failed"
                 with contextlib.suppress(RunError):  # what can be kept is kept; the first error is the one to show
                     self._save()
+                with contextlib.suppress(OSError):
+                    self._checkpoints.ended(wait=True)
         finally:
             self._running.__exit__(kind, error, trace)
             for file in self._open_files:
                 with contextlib.suppress(OSError):
                     file.close()
+
+    def keep(self, **parts: Part) -> None:
+        """Name everything that changes while the run goes on, for checkpoints.
+
+        In a resumed run all parts now go on from the checkpoint. Its `games` say which of them could not be continued;
+        of these, parts that have a `cut` are told. A `replay` that the checkpoint lacks begins with the newest frames.
+        """
+        self._parts = parts
+        if self._resumed is None:
+            return
+        states: dict[str, Any] = self._resumed["parts"]
+        anew: Any = None
+        for name, part in parts.items():
+            if name in states:
+                found: Any = part.load(states[name])
+                anew = found if name == "games" else anew
+        for part in parts.values():
+            if anew is not None and anew.any() and hasattr(part, "cut"):
+                cast(Any, part).cut(anew)
+        if "replay" in parts and "replay" not in states:
+            self._learns_from += self.env_steps
+            games, replay = cast(Any, parts.get("games")), cast(Any, parts["replay"])
+            if hasattr(replay, "reset"):
+                replay.reset(games.newest)
+        self._resumed = None
+        said = "its player begins a new game"
+        if "player" in parts or anew is not None:
+            lost = 0 if anew is None else int(anew.sum())
+            said = f"{lost} games begin anew" if lost else "the games go on where they were"
+        self._console.print(
+            f"resumed at env step {self.env_steps:,}, update {self.updates:,}, after {_clock(startup.elapsed())}; "
+            f"{said}",
+            soft_wrap=True,
+        )
+
+    def due(self, every: int) -> range:
+        """Return the env steps of the newest step at which an update is due, one each `every` env steps."""
+        return updates_due(self._before, self.env_steps, every, self._learns_from)
 
     def played(self, played: PlayedStep, epsilon: float) -> None:
         """Count one env step and log the games that finished in it."""
@@ -146,6 +212,7 @@ class Run:
             self._played(len(step.reset) - int(step.reset.sum()), step.episodes, epsilon)
 
     def _played(self, env_steps: int, episodes: tuple[EpisodeEnd, ...], epsilon: float) -> None:
+        self._before = self.env_steps
         self.env_steps += env_steps
         self.epsilon = epsilon
         for episode in episodes:
@@ -181,6 +248,8 @@ class Run:
         if self._first_update is None:
             self._first_update = startup.elapsed()
             self._first_update_env_steps = self.env_steps
+        if self._first_update_here is None:
+            self._first_update_here = startup.elapsed()
             self._next_record = 0.0  # a record right after the first update
             self.where.begin()
 
@@ -203,7 +272,10 @@ class Run:
         return self.ended_by(self.stop.reason(self.env_steps))
 
     def ended_by(self, reason: str | None) -> bool:
-        """Tell whether the run is over when somebody else (a player process) keeps its stop test."""
+        """Tell whether the run is over when somebody else (a player process) keeps its stop test.
+
+        To be called where a checkpoint may be taken: between two rounds of the loop.
+        """
         if self.reason is not None:
             return True
         if reason is not None:
@@ -212,11 +284,12 @@ class Run:
             self.reason = "interrupted"
         elif (
             self.options.run.train_seconds is not None
-            and self._first_update is not None
-            and startup.elapsed() - self._first_update >= self.options.run.train_seconds
+            and self._first_update_here is not None
+            and startup.elapsed() - self._first_update_here >= self.options.run.train_seconds
         ):
             self.reason = "train-seconds"
         if self.reason is None:
+            self._checkpoint_if_due()
             return False
         self._record(time.perf_counter())
         return True
@@ -286,6 +359,81 @@ class Run:
             "helps."
         )
 
+    def _checkpoint_after(self, elapsed: float) -> float:
+        minutes = self.options.run.checkpoint_minutes
+        return math.inf if minutes is None else elapsed + 60.0 * minutes
+
+    def _checkpoint_if_due(self) -> None:
+        run = self.options.run
+        if not run.checkpoints or not self._parts:
+            return
+        with self._saving():
+            self._say_saved(self._checkpoints.ended())
+        elapsed, every = startup.elapsed(), run.checkpoint_env_steps
+        by_steps = every is not None and self.env_steps >= self._next_checkpoint_env_steps
+        if (elapsed < self._next_checkpoint and not by_steps) or self._checkpoints.busy:
+            return
+        self._next_checkpoint = self._checkpoint_after(elapsed)
+        if every is not None:
+            self._next_checkpoint_env_steps = (self.env_steps // every + 1) * every
+        self._checkpoint()
+
+    def _checkpoint(self) -> None:
+        """Begin a checkpoint of now."""
+        with self._saving():
+            self._write_weights()
+            for file in self._open_files:
+                file.flush()
+        self._checkpointed = self.env_steps
+        self._checkpoints.begin(self.env_steps, self._states)
+
+    def _states(self) -> dict[str, Any]:
+        keep_replay = self.options.run.checkpoint_replay
+        parts = {name: part.state() for name, part in self._parts.items() if keep_replay or name != "replay"}
+        return {"run": self._state(), "parts": parts}
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            **{name: getattr(self, name) for name in _COUNTERS},
+            "stop": self.stop.state(),
+            "elapsed": startup.elapsed(),
+            "lines": {path.name: path.stat().st_size for path in self.folder.glob("*.jsonl")},
+        }
+
+    def _go_on(self, state: Mapping[str, Any]) -> None:
+        """Have the counters and logs of a checkpoint."""
+        for name in _COUNTERS:
+            setattr(self, name, state[name])
+        self.begun = self.env_steps
+        self.stop.load(state["stop"])
+        startup.add_elapsed(state["elapsed"])
+        self.limits = self.stop.limits = Limits.of(self.options.run, time.time() - startup.elapsed())
+        with self._saving():
+            for name, size in state["lines"].items():  # what was logged after the checkpoint will be logged again
+                path = self.folder / name
+                if path.exists() and path.stat().st_size > size:
+                    with path.open("r+b") as file:
+                        file.truncate(size)
+
+    def _environment(self) -> dict[str, Any]:
+        """Return what environment.json says: of this process, and of those before it where the run was resumed."""
+        now = environment(self.device)
+        if self._resumed is None:
+            return now
+        earlier: list[Any] = []
+        with contextlib.suppress(OSError, ValueError):
+            said: dict[str, Any] = json.loads((self.folder / "environment.json").read_text(encoding="utf-8"))
+            earlier = [*said.pop("earlier", []), said]
+        return {**now, "resumed_at_env_step": self.env_steps, "earlier": earlier}
+
+    def _say_saved(self, saved: Saved | None) -> None:
+        if saved is not None:
+            self._console.print(
+                f"checkpoint at env step {saved.env_steps:,}: {saved.size / 1e6:,.1f} MB, written in "
+                f"{saved.written:.1f} s, {saved.stopped:.2f} s of them the run stood still",
+                soft_wrap=True,
+            )
+
     def _show(self, now: float) -> None:
         if self._live is not None:
             self._live.update(self._display(), refresh=True)
@@ -346,6 +494,12 @@ class Run:
 
     def _finish(self) -> None:
         summary = self._save()
+        if self.options.run.checkpoints and self._parts:
+            with self._saving():
+                self._say_saved(self._checkpoints.ended(wait=True))
+                if self._checkpointed != self.env_steps:
+                    self._checkpoint()
+                    self._say_saved(self._checkpoints.ended(wait=True))
         mean = summary["mean_100"]
         speed = summary["median_env_steps_per_s"]
         self._console.print(
@@ -364,10 +518,13 @@ class Run:
         summary = self.summary()
         with self._saving():
             _write_json(self.folder / "summary.json", summary)
-            if self.weights is not None:
-                tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.weights.items()}
-                safetensors.torch.save_file(tensors, self.folder / "weights.safetensors")
+            self._write_weights()
         return summary
+
+    def _write_weights(self) -> None:
+        if self.weights is not None:
+            tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.weights.items()}
+            write_whole(self.folder / "weights.safetensors", lambda path: safetensors.torch.save_file(tensors, path))
 
     def summary(self) -> dict[str, Any]:
         """Return how the run stands: what summary.json will hold."""
@@ -394,7 +551,7 @@ class Run:
         }
 
     def _open(self, name: str) -> TextIO:
-        file = (self.folder / name).open("w", encoding="utf-8", buffering=1)
+        file = (self.folder / name).open("a", encoding="utf-8", buffering=1)
         self._open_files.append(file)
         return file
 
@@ -467,10 +624,13 @@ _summaries: Any = summary_pb2
 class _Board:
     """TensorBoard events, written in place: no thread beside the loop, and a full disk is an error here and now."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, env_steps: int) -> None:
         self.file = (folder / f"events.out.tfevents.{int(time.time())}.fastdqn").open("wb")
         self._writer = RecordWriter(self.file)
         self._write(_events.Event(wall_time=time.time(), file_version="brain.Event:2"))
+        if env_steps:  # what was written of later env steps before the run was resumed does not count any more
+            start = _events.SessionLog(status=_events.SessionLog.START)
+            self._write(_events.Event(wall_time=time.time(), step=env_steps, session_log=start))
         self.file.flush()
 
     def add_scalar(self, tag: str, value: float, env_steps: int) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 import time
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from fastdqn.config import WINDOW_EPISODES, RunOptions
 
@@ -32,6 +34,15 @@ class StopTest:
         self.limits = limits
         self.episodes = 0
         self._scores: deque[float] = deque(maxlen=WINDOW_EPISODES)
+
+    def state(self) -> dict[str, Any]:
+        """Return the scores that count."""
+        return {"episodes": self.episodes, "scores": list(self._scores)}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        self.episodes = state["episodes"]
+        self._scores = deque(state["scores"], maxlen=WINDOW_EPISODES)
 
     def add(self, score: float) -> None:
         """Count a finished game's raw score."""

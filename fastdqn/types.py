@@ -11,7 +11,7 @@ Counters are `frames` (emulator ticks), `env_steps` (decisions of the agent, `fr
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,27 @@ class Observation(Protocol):
     """What an agent sees: anything that numpy turns into a uint8 array (C, H, W)."""
 
     def __array__(self, dtype: object = None, copy: bool | None = None) -> NDArray[np.uint8]: ...
+
+
+class LazyFrames:
+    """A stack of frames that is only put together when an array is asked for.
+
+    Consecutive observations share their frames, so a replay that keeps observations stores each frame once.
+    """
+
+    __slots__ = ("frames",)
+
+    def __init__(self, frames: tuple[Frame, ...]) -> None:
+        self.frames = frames  # each (1, H, W) uint8, the oldest first
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(C, H, W)."""
+        return (len(self.frames), *self.frames[0].shape[1:])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[np.uint8]:
+        stacked = np.concatenate(self.frames, axis=0)
+        return stacked if dtype is None else stacked.astype(dtype, copy=False)
 
 
 class Transition(NamedTuple):

@@ -15,7 +15,6 @@ from torch import nn
 from fastdqn.acting import EpsilonGreedy, Player
 from fastdqn.config import DQNOptions, FastOptions, Options, Protocol
 from fastdqn.device import has_bf16, wants_bf16
-from fastdqn.envs.classic import LazyFrames
 from fastdqn.envs.make import make_env
 from fastdqn.errors import UserError
 from fastdqn.learner import DQNLearner, Form, Graphed, GraphedActions
@@ -25,7 +24,7 @@ from fastdqn.replay.frames import FrameReplay
 from fastdqn.replay.nstep import NStep
 from fastdqn.schedules import linear, linear_epsilon, target_sync_due
 from fastdqn.seeding import as_int, seeds_of
-from fastdqn.types import Batch, VectorStep
+from fastdqn.types import Batch, LazyFrames, VectorStep
 from fastdqn.variants import make_learner, make_network, update_of
 
 

@@ -16,14 +16,13 @@ import torch
 
 from fastdqn.acting import epsilon_at, make_player
 from fastdqn.config import DQNOptions, ParallelOptions, Protocol, RunOptions
-from fastdqn.envs.classic import LazyFrames
 from fastdqn.envs.make import make_env
 from fastdqn.errors import RunError
 from fastdqn.parallel.player import Message, PlayerProcess, PlayerWeights
 from fastdqn.parallel.wire import FrameDecoder, FrameEncoder, window_for
 from fastdqn.replay.nstep import NStep
-from fastdqn.stopping import Limits
-from fastdqn.types import EpisodeEnd, PlayedStep, Transition
+from fastdqn.stopping import Limits, StopTest
+from fastdqn.types import EpisodeEnd, LazyFrames, PlayedStep, Transition
 from fastdqn.variants import make_learner, make_network
 
 CPU = torch.device("cpu")
@@ -108,7 +107,7 @@ def test_wire_carries_finished_games() -> None:
 def test_each_env_step_arrives_once_and_in_order(game: str, wrappers: Any) -> None:
     opts = options(game)
     reference = in_process(opts, 400, wrappers)
-    with PlayerProcess(opts, wrappers, weights(), dataclasses.replace(FOREVER, max_env_steps=400)) as player:
+    with PlayerProcess(opts, wrappers, weights(), StopTest(dataclasses.replace(FOREVER, max_env_steps=400))) as player:
         got: list[Message] = []
         while player.reason is None:
             got += player.take(opts.steps)
@@ -121,7 +120,7 @@ def test_each_env_step_arrives_once_and_in_order(game: str, wrappers: Any) -> No
 
 def test_the_player_keeps_epsilon_by_env_steps() -> None:
     opts = options(epsilon_final=0.25, epsilon_decay=40)
-    with PlayerProcess(opts, "classic", weights(), FOREVER) as player:
+    with PlayerProcess(opts, "classic", weights(), StopTest(FOREVER)) as player:
         got = [message.epsilon for message in player.take(60)]
     assert got == [epsilon_at(env_step, opts.dqn) for env_step in range(1, 61)]
     assert got[:2] == [1 - 1 / 40, 1 - 2 / 40]
@@ -132,7 +131,7 @@ def test_the_player_keeps_epsilon_by_env_steps() -> None:
 def test_queue_never_holds_more_than_2n_and_take_gives_exactly_n(slow: str) -> None:
     opts = options("tests.toys:SlowCounter" if slow == "player" else "tests.toys:Counter", steps=3)
     lengths = []
-    with PlayerProcess(opts, "classic", weights(), FOREVER) as player:
+    with PlayerProcess(opts, "classic", weights(), StopTest(FOREVER)) as player:
         for _ in range(25):
             assert len(player.take(3)) == 3
             if slow == "trainer":
@@ -146,7 +145,7 @@ def test_n_step_crosses_processes() -> None:
     opts = options(n_step=3)
     reference = in_process(opts, 60)
     assert {len(p.transitions) for p in reference} == {0, 2, 3}
-    with PlayerProcess(opts, "classic", weights(), FOREVER) as player:
+    with PlayerProcess(opts, "classic", weights(), StopTest(FOREVER)) as player:
         for message, expected in zip(player.take(60), reference, strict=True):
             assert_same(message.played, expected)
 
@@ -157,7 +156,7 @@ def test_a_weight_change_in_the_trainer_is_seen_by_the_player() -> None:
     learner = make_learner(opts, (4, 84, 84), 6, CPU)
     shared = PlayerWeights(learner.network, "same")
     bias = learner.network.head[2].bias  # type: ignore[index, union-attr]
-    with PlayerProcess(opts, "opencv", shared, FOREVER) as player, torch.no_grad():
+    with PlayerProcess(opts, "opencv", shared, StopTest(FOREVER)) as player, torch.no_grad():
         for best in (3, 5, 0):
             bias.zero_()
             bias[best] = 100.0
@@ -184,7 +183,7 @@ def test_weights_reach_the_player_from_cuda(player_device: Any) -> None:
     shared = PlayerWeights(learner.network, player_device)
     assert shared.device.type == ("cuda" if player_device == "same" else "cpu")
     bias = learner.network.head[2].bias  # type: ignore[index, union-attr]
-    with PlayerProcess(opts, "opencv", shared, FOREVER) as player, torch.no_grad():
+    with PlayerProcess(opts, "opencv", shared, StopTest(FOREVER)) as player, torch.no_grad():
         for best in (3, 5):
             bias.zero_()
             bias[best] = 100.0
@@ -196,7 +195,7 @@ def test_weights_reach_the_player_from_cuda(player_device: Any) -> None:
 
 def test_player_has_one_torch_thread_and_the_environment_is_restored() -> None:
     before = os.environ.get("OMP_NUM_THREADS")
-    with PlayerProcess(options(), "classic", weights(), FOREVER) as player:
+    with PlayerProcess(options(), "classic", weights(), StopTest(FOREVER)) as player:
         player.take(8)
         assert player.pid is not None
         environ = psutil.Process(player.pid).environ()
@@ -212,7 +211,7 @@ def test_player_has_one_torch_thread_and_the_environment_is_restored() -> None:
 def test_an_exception_in_the_player_is_raised_here_with_its_traceback() -> None:
     with (
         pytest.raises(RunError) as caught,
-        PlayerProcess(options("tests.toys:Faulty"), "classic", weights(), FOREVER) as player,
+        PlayerProcess(options("tests.toys:Faulty"), "classic", weights(), StopTest(FOREVER)) as player,
     ):
         for _ in range(1000):
             player.take(4)
@@ -231,14 +230,14 @@ def test_steps_played_before_the_failure_are_not_lost() -> None:
             here.step(1.0)
             played += 1
     got = 0
-    with PlayerProcess(opts, "classic", weights(), FOREVER) as player, pytest.raises(RunError):
+    with PlayerProcess(opts, "classic", weights(), StopTest(FOREVER)) as player, pytest.raises(RunError):
         while True:
             got += len(player.take(1))
     assert got == played > 50
 
 
 def test_a_killed_player_is_noticed() -> None:
-    with PlayerProcess(options(), "classic", weights(), FOREVER) as player:
+    with PlayerProcess(options(), "classic", weights(), StopTest(FOREVER)) as player:
         player.take(8)
         assert player.pid is not None
         psutil.Process(player.pid).kill()
@@ -253,7 +252,7 @@ def test_a_hung_player_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOY_FAULT", "hang")
     opts = dataclasses.replace(options("tests.toys:Faulty"), player_timeout=2.0)
     begin = 0.0
-    with PlayerProcess(opts, "classic", weights(), FOREVER) as player:
+    with PlayerProcess(opts, "classic", weights(), StopTest(FOREVER)) as player:
         opts_timeout, player._timeout = player._timeout, 60.0
         player.take(40)
         player._timeout = opts_timeout
@@ -268,7 +267,7 @@ def test_a_hung_player_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_leaving_early_leaves_no_process() -> None:
     for taken in (0, 1, 9):
-        with PlayerProcess(options(), "classic", weights(), FOREVER) as player:
+        with PlayerProcess(options(), "classic", weights(), StopTest(FOREVER)) as player:
             player.take(taken)
             begin = time.monotonic()
         assert time.monotonic() - begin < 8
@@ -279,7 +278,7 @@ def test_leaving_early_leaves_no_process() -> None:
 def test_an_error_in_the_trainer_ends_the_player() -> None:
     with (
         pytest.raises(ZeroDivisionError),
-        PlayerProcess(options(), "classic", weights(), FOREVER) as player,
+        PlayerProcess(options(), "classic", weights(), StopTest(FOREVER)) as player,
     ):
         player.take(5)
         raise ZeroDivisionError

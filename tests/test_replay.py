@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from fastdqn.config import FRAME_BYTES, Options, Protocol
-from fastdqn.envs.classic import LazyFrames
 from fastdqn.envs.frames import FrameStore
 from fastdqn.envs.make import Wrappers, make_env
 from fastdqn.errors import UserError
@@ -25,7 +24,7 @@ from fastdqn.replay.transitions import (
     empty_batch,
     fill,
 )
-from fastdqn.types import Transition
+from fastdqn.types import LazyFrames, Transition
 from fastdqn.variants import make_replay
 
 CPU = torch.device("cpu")

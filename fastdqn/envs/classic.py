@@ -17,7 +17,7 @@ from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
 from fastdqn.envs.frames import FrameStore
-from fastdqn.types import EpisodeEnd, Frame
+from fastdqn.types import EpisodeEnd, Frame, LazyFrames
 
 Info = dict[str, Any]
 FrameEnv = gymnasium.Env[Any, Any]
@@ -173,27 +173,6 @@ class ChannelFirst(gymnasium.ObservationWrapper[Any, Any, Any]):
 
     def observation(self, observation: Frame) -> Frame:
         return np.moveaxis(observation, 2, 0)
-
-
-class LazyFrames:
-    """A stack of frames that is only put together when an array is asked for.
-
-    Consecutive observations share their frames, so a replay that keeps observations stores each frame once.
-    """
-
-    __slots__ = ("frames",)
-
-    def __init__(self, frames: tuple[Frame, ...]) -> None:
-        self.frames = frames  # each (1, H, W) uint8, the oldest first
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """(C, H, W)."""
-        return (len(self.frames), *self.frames[0].shape[1:])
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[np.uint8]:
-        stacked = np.concatenate(self.frames, axis=0)
-        return stacked if dtype is None else stacked.astype(dtype, copy=False)
 
 
 class FrameStack(gymnasium.Wrapper[Any, Any, Any, Any]):

@@ -22,10 +22,10 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from fastdqn import config
-from fastdqn.envs.classic import FrameEnv, Info, LazyFrames, waits_for_fire
+from fastdqn.envs.classic import FrameEnv, Info, waits_for_fire
 from fastdqn.envs.frames import FrameStore
 from fastdqn.errors import UserError
-from fastdqn.types import EpisodeEnd, Frame
+from fastdqn.types import EpisodeEnd, Frame, LazyFrames
 
 
 class Emulator(Protocol):

@@ -7,6 +7,7 @@ that row of the step is marked `reset`, its action is ignored, and it is no tran
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import ale_py
@@ -16,13 +17,18 @@ from ale_py.vector_env import AtariVectorEnv
 from numpy.typing import NDArray
 
 from fastdqn import config
+from fastdqn.checkpoint import copied
 from fastdqn.envs import games
 from fastdqn.envs.make import PlayEnv, describe, make_env, spaces_of
+from fastdqn.envs.rerun import Rerun
 from fastdqn.errors import RunError, UserError
+from fastdqn.seeding import game_seed
 from fastdqn.types import EpisodeEnd, Frame, VectorStep
 
 ENV_BYTES = 1_500_000
 """Memory of one emulator with its buffers; measured 0.8 to 1.3 MB."""
+SPARE_RESETS = 8
+"""Resets that a game to be played again keeps for the moment in which it is its turn."""
 
 
 class VectorEnv(Protocol):
@@ -32,6 +38,7 @@ class VectorEnv(Protocol):
     num_actions: int
     obs_shape: tuple[int, int, int]  # (C, H, W) of the stacks to make of the frames
     threads: int  # emulator threads; 0 if the games are played in the caller's
+    newest: Frame  # (N, H, W)
 
     def reset(self) -> Frame:
         """Start all games; return their first frames, (N, H, W) uint8."""
@@ -43,6 +50,18 @@ class VectorEnv(Protocol):
 
     def recv(self) -> VectorStep:
         """Return what came of the actions sent."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """Return the running games; between a `recv` and the next `send`."""
+        ...
+
+    def load(self, state: Mapping[str, Any]) -> NDArray[np.bool_]:
+        """Play the running games again, and go on from there.
+
+        Returns:
+            the games (N,) that could not be played again; new ones are running there, whose first step is a `reset`.
+        """
         ...
 
 
@@ -96,20 +115,34 @@ class AtariVector:
         self._length = np.zeros(num_envs, np.int64)  # frames of the running game
         self._begin = np.zeros(num_envs, np.int64)  # frames that each emulator had played when its game began
         self._truncated = np.zeros(num_envs, bool)
+        self._repeats = protocol.sticky_actions == 0.0
+        self._sent: list[NDArray[np.uint8]] = []  # actions since the oldest running game began
+        self._since = np.zeros(num_envs, np.int64)  # where in them each running game began
+        self._resets = np.zeros(num_envs, np.int64)  # of each game since it was seeded
+        self.newest: Frame = np.zeros((num_envs, side, side), np.uint8)
+        self._anew = np.zeros(num_envs, bool)  # games that have replaced others, which nobody has been told yet
 
     def reset(self) -> Frame:
         frames, info = self.env.reset(seed=self.seeds)
         self._score[:] = 0.0
-        self._truncated[:] = False
+        self._truncated[:] = self._anew[:] = False
+        self._resets[:] = self._since[:] = 0
+        self._sent.clear()
+        self._see(info)
+        self.newest = frames[:, 0]
+        return self.newest
+
+    def _see(self, info: Mapping[str, Any]) -> None:
+        """Take down where each game stands."""
         self._length = info["episode_frame_number"].astype(np.int64)
         self._begin = info["frame_number"] - self._length
-        return frames[:, 0]
 
     def send(self, actions: NDArray[np.int64]) -> None:
         """Raises ValueError for an action that is out of range: the emulator would wait for ever."""
         if actions.shape != (self.num_envs,) or actions.min() < 0 or actions.max() >= self.num_actions:
             raise ValueError(f"actions must be {self.num_envs} numbers in 0..{self.num_actions - 1}, not {actions}")
         self.env.send(actions)
+        self._sent.append(actions.astype(np.uint8))
 
     def recv(self) -> VectorStep:
         try:
@@ -126,12 +159,120 @@ class AtariVector:
                 EpisodeEnd(float(self._score[i]), int(self._length[i]), bool(self._truncated[i])) for i in over
             )
             self._score[reset] = 0.0
+            self._resets[reset] += 1
+            self._since[reset] = len(self._sent)
+            self._forget()
         self._score += reward
         self._begin, self._length, self._truncated = begin, length, truncated
+        self.newest = frames[:, 0]
         raw = reward.astype(np.float32)
+        if self._anew.any():
+            reset = reset | self._anew
+            raw[self._anew] = 0.0
+            self._anew = np.zeros(self.num_envs, bool)
         return VectorStep(
             frames[:, 0], np.sign(raw) if self._clip else raw, terminated, truncated & ~terminated, reset, episodes
         )
+
+    def _forget(self) -> None:
+        """Drop the actions that no running game needs, once there are many."""
+        unneeded = int(self._since.min())
+        if unneeded > len(self._sent) // 2:
+            del self._sent[:unneeded]
+            self._since -= unneeded
+
+    def state(self) -> dict[str, Any]:
+        """Return what each running game has been sent, and how often it had been reset before.
+
+        The emulator's own state cannot be had. But games repeat: without sticky actions, chance decides about no-ops
+        alone, one number at each reset, so that as many resets and then the same actions lead to the same place.
+        """
+        lengths: NDArray[np.int64] = np.subtract(len(self._sent), self._since)
+        actions = np.zeros((int(lengths.max()), self.num_envs), np.uint8)  # the running games end in the last row
+        if len(actions):
+            actions[:] = self._sent[-len(actions) :]
+        return {
+            "actions": copied(actions),
+            "lengths": copied(lengths),
+            "resets": copied(self._resets),
+            "scores": copied(self._score),
+            "truncated": copied(self._truncated),
+            "frames": copied(self.newest),
+            "anew": copied(self._anew),
+        }
+
+    def load(self, state: Mapping[str, Any]) -> NDArray[np.bool_]:
+        """Play the running games again; those that then show another frame, or have sticky actions, are new games."""
+        actions: NDArray[np.uint8] = state["actions"].numpy()
+        lengths: NDArray[np.int64] = state["lengths"].numpy()
+        resets: NDArray[np.int64] = state["resets"].numpy()
+        if self._repeats:
+            frames = self._play_again(actions, lengths, resets)
+            differs = (frames != state["frames"].numpy()).any(axis=(1, 2)) | state["anew"].numpy()
+        else:
+            later = np.array([game_seed(int(seed), int(resets.sum()) + 1) for seed in self.seeds])
+            self.env.reset(seed=later)
+            differs = np.ones(self.num_envs, bool)
+        self._resets = resets.copy()
+        self._sent = list(actions)
+        self._since = len(actions) - lengths
+        self._score = state["scores"].numpy().copy()
+        self._truncated = state["truncated"].numpy().copy()
+        frames, info = self._reset_some(differs)
+        self._see(info)
+        self.newest = frames
+        self._anew = differs
+        self._score[differs] = 0.0
+        self._truncated[differs] = False
+        self._since[differs] = len(self._sent)
+        self._resets[differs] += 1
+        return differs
+
+    def _play_again(
+        self, actions: NDArray[np.uint8], lengths: NDArray[np.int64], resets: NDArray[np.int64]
+    ) -> NDArray[np.uint8]:
+        """Play what was played; return the newest frames.
+
+        All games must be where they were at the same time, but have begun at different times. Until it is its turn, a
+        game is played with no-ops; it may end, and so be reset, by that, and so some resets are kept for later.
+        """
+        frames, info = self.env.reset(seed=self.seeds)
+        begin = info["frame_number"] - info["episode_frame_number"]
+        done = np.zeros(self.num_envs, np.int64)
+        starts = len(actions) - lengths
+        while (few := done < np.where(starts == 0, resets, resets - SPARE_RESETS)).any():
+            _, info = self._reset_some(few)
+            done += few
+        begin = info["frame_number"] - info["episode_frame_number"]
+        for row in range(len(actions) + 1):
+            late = starts == row
+            late &= row > 0
+            over = late & (done >= resets)  # too often already, or the right number but not just now
+            for i in np.flatnonzero(over).tolist():
+                only = np.arange(self.num_envs) == i
+                self.env.reset(seed=self.seeds[only], options={"reset_mask": only})
+                done[i] = 0
+            while (few := late & (done < resets)).any():
+                self._reset_some(few)
+                done += few
+            if late.any():
+                frames, info = self._reset_some(np.zeros(self.num_envs, bool))
+                frames = frames[:, None]
+                begin = info["frame_number"] - info["episode_frame_number"]
+            if row == len(actions):
+                break
+            sent = np.where(starts <= row, actions[row], 0).astype(np.int64)
+            self.env.send(sent)
+            frames, _, _, _, info = self.env.recv()
+            now = info["frame_number"] - info["episode_frame_number"]
+            done += now != begin
+            begin = now
+        return frames[:, 0]
+
+    def _reset_some(self, games: NDArray[np.bool_]) -> tuple[Frame, Mapping[str, Any]]:
+        """Reset these games, (N,), and return the newest frames of all, (N, H, W), and what the emulators say."""
+        frames, info = self.env.reset(options={"reset_mask": games})
+        return frames[:, 0], info
 
 
 class SerialVector:
@@ -143,17 +284,20 @@ class SerialVector:
     """
 
     def __init__(self, envs: list[PlayEnv], seed: np.random.SeedSequence) -> None:
-        self.envs = envs
         self.num_envs = len(envs)
         self.threads = 0
         self.obs_shape, self.num_actions = spaces_of(envs[0])
         self.seeds = distinct_seeds(seed, self.num_envs)
+        self.envs = [Rerun(env, int(s)) for env, s in zip(envs, self.seeds, strict=True)]
+        self.newest: Frame = np.zeros((self.num_envs, *self.obs_shape[1:]), np.uint8)
         self._over: NDArray[np.bool_] = np.zeros(self.num_envs, bool)
         self._actions = np.zeros(self.num_envs, np.int64)
 
     def reset(self) -> Frame:
         self._over[:] = False
-        return np.stack([_newest(env.reset(seed=int(s))[0]) for env, s in zip(self.envs, self.seeds, strict=True)])
+        self.envs = [Rerun(one.env, int(s)) for one, s in zip(self.envs, self.seeds, strict=True)]
+        self.newest = np.stack([_newest(env.reset()) for env in self.envs])
+        return self.newest
 
     def send(self, actions: NDArray[np.int64]) -> None:
         self._actions = actions
@@ -167,13 +311,26 @@ class SerialVector:
         episodes: tuple[EpisodeEnd, ...] = ()
         for i, env in enumerate(self.envs):
             if reset[i]:
-                obs, _ = env.reset()
+                obs = env.reset()
             else:
-                obs, reward[i], terminated[i], truncated[i], _ = env.step(int(self._actions[i]))
+                obs, reward[i], terminated[i], truncated[i] = env.step(int(self._actions[i]))
             frames.append(_newest(obs))
-            episodes += env.get_wrapper_attr("pop_finished")()
+            episodes += env.pop_finished()
         self._over = terminated | truncated
-        return VectorStep(np.stack(frames), reward, terminated, truncated & ~terminated, reset, episodes)
+        self.newest = np.stack(frames)
+        return VectorStep(self.newest, reward, terminated, truncated & ~terminated, reset, episodes)
+
+    def state(self) -> dict[str, Any]:
+        return {"games": [env.state() for env in self.envs], "over": copied(self._over)}
+
+    def load(self, state: Mapping[str, Any]) -> NDArray[np.bool_]:
+        frames: list[Frame] = []
+        for env, said in zip(self.envs, state["games"], strict=True):
+            shown = [_newest(obs) for _, obs, _ in env.play_again(said)]
+            frames.append(shown[-1])
+        self.newest = np.stack(frames)
+        self._over = state["over"].numpy().copy()
+        return np.zeros(self.num_envs, bool)
 
 
 def make_vector_env(

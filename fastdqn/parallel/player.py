@@ -36,7 +36,7 @@ from fastdqn.config import ParallelOptions
 from fastdqn.envs.make import Wrappers, make_env
 from fastdqn.errors import RunError
 from fastdqn.parallel.wire import FrameDecoder, FrameEncoder, WireStep, window_for
-from fastdqn.stopping import Limits, StopTest
+from fastdqn.stopping import StopTest
 from fastdqn.types import PlayedStep
 
 POLL_SECONDS = 0.2
@@ -91,10 +91,13 @@ class PlayerProcess:
         options: of the run; `options.steps` is N.
         wrappers: how the player sees the game.
         weights: that the player acts with.
-        limits: when the player ends the run.
+        stop: the stop test so far; the player goes on with a copy of it.
+        begun: env steps that another player has played before.
     """
 
-    def __init__(self, options: ParallelOptions, wrappers: Wrappers, weights: PlayerWeights, limits: Limits) -> None:
+    def __init__(
+        self, options: ParallelOptions, wrappers: Wrappers, weights: PlayerWeights, stop: StopTest, begun: int = 0
+    ) -> None:
         context = torch.multiprocessing.get_context("spawn")
         self._timeout = options.player_timeout
         self._queue: Any = context.Queue(maxsize=2 * options.steps)
@@ -104,7 +107,7 @@ class PlayerProcess:
         self._child_end: Connection = child_end
         self._process = context.Process(
             target=_play,
-            args=(options, wrappers, weights.network, limits, self._queue, child_end),
+            args=(options, wrappers, weights.network, stop, begun, self._queue, child_end),
             name="fastdqn-player",
             daemon=True,
         )
@@ -204,7 +207,8 @@ def _play(
     options: ParallelOptions,
     wrappers: Wrappers,
     network: nn.Module,
-    limits: Limits,
+    stop_test: StopTest,
+    begun: int,
     messages: Any,
     control: Connection,
 ) -> None:
@@ -217,10 +221,10 @@ def _play(
         device = next(network.parameters()).device
         if device.type == "cuda":
             torch.cuda.set_device(device)
-        player = make_player(make_env(options.run.game, options.protocol, wrappers), network, device, options)
+        env = make_env(options.run.game, options.protocol, wrappers)
+        player = make_player(env, network, device, options, begun)
         encoder = FrameEncoder(window_for(options.protocol.frame_stack, options.dqn.n_step))
-        stop_test = StopTest(limits)
-        for env_step in itertools.count(1):
+        for env_step in itertools.count(begun + 1):
             epsilon = epsilon_at(env_step, options.dqn)
             played = player.step(epsilon)
             for episode in played.episodes:

@@ -12,9 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastdqn.envs.classic import LazyFrames
 from fastdqn.envs.frames import FrameStore
-from fastdqn.types import EpisodeEnd, Frame, Observation, PlayedStep, Transition
+from fastdqn.types import EpisodeEnd, Frame, LazyFrames, Observation, PlayedStep, Transition
 
 Stack = tuple[int, ...]  # numbers of frames, the oldest first
 

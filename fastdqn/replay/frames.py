@@ -8,18 +8,25 @@ tensor operations without a decision on the host, so that a CUDA graph can hold 
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import psutil
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fastdqn.checkpoint import Later, copied, pack, unpack
 from fastdqn.errors import UserError
 from fastdqn.types import Batch, Frame, VectorStep
 
 ROW_BYTES = 9
 """What is stored of a transition beside its frame: action 1, reward 4, age 1 and three flags."""
 CANDIDATES = 4
+PIECE_BYTES = 16_000_000
+"""Frames that a checkpoint compresses at once."""
 RESERVED_DEVICE_BYTES = 1_500_000_000
 """What networks, optimiser and an update's temporaries need on a CUDA device, generously."""
 
@@ -98,6 +105,7 @@ class FrameReplay:
         self._staged = [torch.empty(6, num_envs, dtype=torch.float32, pin_memory=pin) for _ in range(2)]
         self._copied = [torch.cuda.Event() for _ in range(2)] if pin else []
         self._turn = 0
+        self._unsaved: int | None = None  # rows from this one on wait for a checkpoint's thread, which reads them
 
     def __len__(self) -> int:
         """Env steps stored, resets included."""
@@ -122,6 +130,7 @@ class FrameReplay:
         if self._copied:
             self._copied[turn].synchronize()  # the copy of two calls ago has long ended
         old = self._host_head % self._rows * self.num_envs
+        self._wait_for_checkpoint()
         self._host_head += 1
         new = self._host_head % self._rows * self.num_envs
         age = np.minimum(self._host_age + 1, self._stack - 1, dtype=np.uint8)
@@ -142,6 +151,36 @@ class FrameReplay:
         self._put_frames(step.frames, turn)
         if self._copied:
             self._copied[turn].record()
+
+    def state(self) -> dict[str, Any]:
+        """Return everything that is stored. Frames stay where they are until they are compressed, later, in another
+        thread; meanwhile a step that would overwrite one of them waits.
+        """
+        first, last = max(0, self._host_head - self._rows + 1), self._host_head
+        frames = self._frames
+        if self.device.type == "cpu":
+            self._unsaved = first
+        else:
+            frames = frames[: min(last + 1, self._rows) * self.num_envs].cpu()  # at once: one thread uses the device
+        return {
+            "head": last,
+            "host_age": copied(self._host_age),
+            "generator": self.generator.get_state(),
+            "frames": Later(lambda: self._packed(frames, first, last), self._read),
+            **{name: tensor.cpu().clone() for name, tensor in self._small().items()},
+        }
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Hold what a replay of the same size held."""
+        self._host_head = int(state["head"])
+        self._head.fill_(self._host_head)
+        self._host_age[:] = state["host_age"].numpy()
+        for name, tensor in self._small().items():
+            tensor.copy_(state[name])
+        for begin, packed in state["frames"]:
+            rows = unpack(packed)
+            self._frames[begin : begin + len(rows)] = rows
+        self.generator.set_state(state["generator"])
 
     def pixels(self) -> tuple[Tensor, Tensor]:
         """Return each pixel's mean and standard deviation over all stored frames, (H, W) float32 each."""
@@ -228,6 +267,50 @@ class FrameReplay:
         first = (real * self._order).argmax(dim=0, keepdim=True)
         time, game = time.gather(0, first).squeeze(0), game.gather(0, first).squeeze(0)
         return time - self._void[self._index(time, game)].to(torch.int64), game
+
+    def cut(self, games: NDArray[np.bool_]) -> None:
+        """Let the newest transition of these games, (N,), be the last before a truncation."""
+        begin = (self._host_head - 1) % self._rows * self.num_envs
+        self._ended[begin : begin + self.num_envs] |= torch.from_numpy(games).to(self.device)
+
+    def _small(self) -> dict[str, Tensor]:
+        """Return all that is stored beside the frames."""
+        return {
+            "action": self._action,
+            "reward": self._reward,
+            "terminated": self._terminated,
+            "ended": self._ended,
+            "void": self._void,
+            "age": self._age,
+        }
+
+    def _packed(self, frames: Tensor, first: int, last: int) -> list[tuple[int, dict[str, Any]]]:
+        """Return the frames of rows first to last, compressed piece by piece, each with its first slot."""
+        pieces: list[tuple[int, dict[str, Any]]] = []
+        most = max(1, PIECE_BYTES // (self.num_envs * frames.shape[1]))
+        row = first
+        try:
+            while row <= last:
+                slot = row % self._rows
+                count = min(most, last + 1 - row, self._rows - slot)
+                begin = slot * self.num_envs
+                pieces.append((begin, pack(frames[begin : begin + count * self.num_envs].numpy())))
+                row += count
+                if self._unsaved is not None:
+                    self._unsaved = row
+        finally:
+            self._read()
+        return pieces
+
+    def _read(self) -> None:
+        """Wait for no checkpoint any more."""
+        self._unsaved = None
+
+    def _wait_for_checkpoint(self) -> None:
+        """Wait until the row that is to be overwritten next has been read by a checkpoint's thread, if it is to be."""
+        goes = self._host_head + 1 - self._rows
+        while (unsaved := self._unsaved) is not None and goes >= unsaved:
+            time.sleep(0.0005)
 
     def _index(self, time: Tensor, game: Tensor) -> Tensor:
         """Return where (time, game) is stored."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 
 from fastdqn.types import Observation, Transition
 
@@ -34,6 +35,14 @@ class NStep:
             while self._window:
                 completed.append(self._oldest(next_obs, terminated))
         return tuple(completed)
+
+    def window(self) -> tuple[tuple[Observation, int, float], ...]:
+        """Return the open windows' (obs, action, reward), the oldest first."""
+        return tuple(self._window)
+
+    def reopen(self, window: Iterable[tuple[Observation, int, float]]) -> None:
+        """Have these windows open, instead of any other."""
+        self._window = deque(window)
 
     def _oldest(self, next_obs: Observation, terminated: bool) -> Transition:
         obs, action, _ = self._window[0]

@@ -9,7 +9,8 @@ that nothing drifts however long the run is; capacities need not be powers of tw
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -83,6 +84,18 @@ class Priorities:
         self._sums.index_copy_(0, block, touched.sum(dim=1, dtype=torch.float64))
         self._tops.index_copy_(0, block, touched.amax(dim=1))
 
+    def state(self) -> dict[str, Any]:
+        """Return copies of the leaves and their sums."""
+        return {name: tensor.cpu().clone() for name, tensor in self._tensors().items()}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Have the leaves of as many others."""
+        for name, tensor in self._tensors().items():
+            tensor.copy_(state[name])
+
+    def _tensors(self) -> dict[str, Tensor]:
+        return {"leaves": self._leaves, "sums": self._sums, "tops": self._tops}
+
     def find(self, uniform: Tensor) -> tuple[Tensor, Tensor]:
         """Return the index (B,) int64 and the value (B,) float32 of the leaves at these shares of the total.
 
@@ -146,6 +159,20 @@ class PrioritizedReplay:
             begin, real = self.frames.row(complete)
             top = self.priorities.largest()
             self.priorities.fill(begin, real * torch.where(top > 0, top, self._one))
+
+    def state(self) -> dict[str, Any]:
+        """Return everything that is stored, as the frames' replay does, and the priorities."""
+        return {"frames": self.frames.state(), "priorities": self.priorities.state(), "beta": float(self._beta)}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Hold what a replay of the same size held."""
+        self.frames.load(state["frames"])
+        self.priorities.load(state["priorities"])
+        self.set_beta(state["beta"])
+
+    def cut(self, games: NDArray[np.bool_]) -> None:
+        """Let the newest transition of these games, (N,), be the last before a truncation."""
+        self.frames.cut(games)
 
     def set_beta(self, beta: float) -> None:
         """Set the exponent of the importance weights, for graphed draws too; does not wait for the device."""

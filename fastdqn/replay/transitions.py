@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import psutil
 import torch
 
+from fastdqn.checkpoint import Later, Packed, unpack
 from fastdqn.config import FRAME_BYTES
 from fastdqn.errors import UserError
-from fastdqn.types import Batch, Frame, Observation, Transition
+from fastdqn.seeding import set_state, state_of
+from fastdqn.types import Batch, Frame, LazyFrames, Observation, Transition
 
+_PIECE = 2_000  # frames compressed at once
 TRANSITION_OVERHEAD_BYTES = 600
 """Python objects of one stored transition beside its one new frame; the replay's test measures it."""
 
@@ -45,6 +49,17 @@ class TransitionList:
         for transition in transitions:
             self.append(transition)
 
+    def state(self) -> dict[str, Any]:
+        """Return all transitions and where the draws stand; they are put together later, in another thread."""
+        items = list(self._items)
+        return {"items": Later(lambda: _packed(items)), "oldest": self._oldest, "rng": state_of(self._rng)}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Hold what a replay of the same size held."""
+        self._items = _unpacked(state["items"])
+        self._oldest = state["oldest"]
+        set_state(self._rng, state["rng"])
+
     def sample(self, count: int) -> list[Transition]:
         """Return `count` transitions drawn uniformly with replacement.
 
@@ -56,6 +71,48 @@ class TransitionList:
         indices: list[int] = self._rng.integers(len(self._items), size=count).tolist()
         items = self._items
         return [items[index] for index in indices]
+
+
+def _packed(items: Sequence[Transition]) -> dict[str, Any]:
+    """Return transitions to be stored: every frame once, and what each observation is made of."""
+    number: dict[int, int] = {}  # of a frame, by its identity
+    frames: list[Frame] = []
+    stacks: list[list[int]] = []
+    for item in items:
+        for obs in (item.obs, item.next_obs):
+            stack: list[int] = []
+            for frame in _frames_of(obs):
+                if id(frame) not in number:
+                    number[id(frame)] = len(frames)
+                    frames.append(frame)
+                stack.append(number[id(frame)])
+            stacks.append(stack)
+    pieces = [Packed(np.stack(frames[i : i + _PIECE])) for i in range(0, len(frames), _PIECE)]
+    return {
+        "frames": pieces,
+        "stacks": torch.tensor(stacks, dtype=torch.int32),
+        "action": torch.tensor([item.action for item in items], dtype=torch.int64),
+        "reward": torch.tensor([item.reward for item in items], dtype=torch.float64),
+        "discount": torch.tensor([item.discount for item in items], dtype=torch.float64),
+    }
+
+
+def _unpacked(said: Mapping[str, Any]) -> list[Transition]:
+    """Return the transitions that were stored; they share frames as they did."""
+    frames = [frame for piece in said["frames"] for frame in unpack(piece).numpy()]
+    stacks: list[list[int]] = said["stacks"].tolist()
+    numbers: list[list[Any]] = [said[name].tolist() for name in ("action", "reward", "discount")]
+    observations = [LazyFrames(tuple(frames[i] for i in stack)) for stack in stacks]
+    return [
+        Transition(obs, action, reward, discount, next_obs)
+        for obs, next_obs, action, reward, discount in zip(observations[::2], observations[1::2], *numbers, strict=True)
+    ]
+
+
+def _frames_of(obs: Observation) -> tuple[Frame, ...]:
+    """Return the frames of a stack, each (1, H, W), the oldest first."""
+    frames: tuple[Frame, ...] | None = getattr(obs, "frames", None)
+    return tuple(np.asarray(obs)[:, None]) if frames is None else frames
 
 
 def replay_bytes(capacity: int) -> int:

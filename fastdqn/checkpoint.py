@@ -1,0 +1,341 @@
+"""Checkpoints: everything that a run needs to go on exactly where it was, in one file.
+
+A file is a line of JSON (what it is, how long, its checksum) and then the parts' states as `torch.save` writes them, to
+be read with `weights_only`. It is written beside its place and moved there when it is whole, and the one before it is
+kept, so that whatever kills a run leaves a good one.
+
+A part is anything with `state` and `load`. A state may hold tensors, numbers, text, lists and dicts; `Later`, which is
+fetched while the run goes on; and `Packed`, an array that is compressed then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import io
+import json
+import os
+import pickle
+import threading
+import time
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, cast
+
+import numpy as np
+import torch
+import zstandard
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fastdqn.errors import UserError
+
+FORMAT = 1
+"""Of the file; a later one is refused."""
+FOLDER = "checkpoints"
+_MAGIC = "fastdqn checkpoint"
+_HEADER_BYTES = 1_000_000  # more than any header has
+KEPT = 2
+
+
+class Part(Protocol):
+    """Something whose state a checkpoint keeps."""
+
+    def state(self) -> dict[str, Any]:
+        """Return all that `load` needs; nothing in it changes when the part goes on, but for what `Later` fetches."""
+        ...
+
+    def load(self, state: Mapping[str, Any]) -> object:
+        """Go on from there. Many games at once return which of them, (N,) bool, could not."""
+        ...
+
+
+@dataclass(frozen=True)
+class Later:
+    """A value that is fetched in the writer's thread; whoever gives it sees to it that it is still there."""
+
+    fetch: Callable[[], Any]
+    abandon: Callable[[], None] = lambda: None  # called if nobody will fetch it any more
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A uint8 array that is stored compressed; `unpack` returns it."""
+
+    array: NDArray[np.uint8]
+
+
+class Saved(NamedTuple):
+    """A checkpoint that has been written."""
+
+    path: Path
+    env_steps: int
+    size: int  # bytes
+    stopped: float  # seconds in which the run stood still
+    written: float  # seconds until the file was there
+
+
+class Header(NamedTuple):
+    """What the first line of a checkpoint says."""
+
+    path: Path
+    script: str
+    game: str
+    env_steps: int
+    config: dict[str, Any]  # resolved options
+    size: int  # bytes of the rest
+    crc32: int
+    begin: int  # where the rest begins
+
+
+def pack(array: NDArray[np.uint8]) -> dict[str, Any]:
+    """Return `array` compressed, to be stored; consecutive frames shrink to a hundredth (LOG.md)."""
+    array = np.ascontiguousarray(array)
+    packed = zstandard.ZstdCompressor(level=1).compress(array.data if array.size else b"")
+    return {"shape": list(array.shape), "zstd": torch.frombuffer(bytearray(packed), dtype=torch.uint8)}
+
+
+def unpack(said: Mapping[str, Any]) -> Tensor:
+    """Return the array that was packed."""
+    shape: list[int] = said["shape"]
+    plain = bytearray(zstandard.ZstdDecompressor().decompress(said["zstd"].numpy().tobytes()))
+    return torch.frombuffer(plain, dtype=torch.uint8).view(shape) if plain else torch.zeros(shape, dtype=torch.uint8)
+
+
+def copied(array: NDArray[Any]) -> Tensor:
+    """Return a copy of `array` to be stored."""
+    return torch.tensor(array)
+
+
+class Checkpoints:
+    """Writes a run's checkpoints, one at a time, in a thread beside it.
+
+    Args:
+        run: the run's folder.
+        about: what the header says of the run: its `script`, `game` and `config`.
+    """
+
+    def __init__(self, run: Path, about: Mapping[str, Any]) -> None:
+        self.folder = run / FOLDER
+        self._about = dict(about)
+        self._thread: threading.Thread | None = None
+        self._saved: Saved | None = None
+        self._error: BaseException | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether one is being written."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def begin(self, env_steps: int, states: Callable[[], dict[str, Any]]) -> None:
+        """Take the states now and write them while the run goes on. The one before must have been waited for."""
+        began = time.perf_counter()
+        taken = states()
+        stopped = time.perf_counter() - began
+
+        def write() -> None:
+            try:
+                path, size = self._write(env_steps, _fetched(taken))
+                self._saved = Saved(path, env_steps, size, stopped, time.perf_counter() - began)
+            except BaseException as error:
+                _abandon(taken)
+                self._error = error
+
+        self._thread = threading.Thread(target=write, name="fastdqn-checkpoint", daemon=True)
+        self._thread.start()
+
+    def ended(self, wait: bool = False) -> Saved | None:
+        """Return the checkpoint that has been written since the last call, None if there is none.
+
+        Raises:
+            OSError: it could not be written; those before it are still there.
+        """
+        thread = self._thread
+        if thread is None or (thread.is_alive() and not wait):
+            return None
+        thread.join()
+        self._thread = None
+        error, saved = self._error, self._saved
+        self._error = self._saved = None
+        if error is not None:
+            raise error
+        return saved
+
+    def _write(self, env_steps: int, states: dict[str, Any]) -> tuple[Path, int]:
+        body = io.BytesIO()
+        torch.save(states, body)
+        data = body.getbuffer()
+        header = {
+            "what": _MAGIC,
+            "format": FORMAT,
+            "version": importlib.metadata.version("fastdqn"),
+            "env_steps": env_steps,
+            "size": len(data),
+            "crc32": zlib.crc32(data),
+            **self._about,
+        }
+        self.folder.mkdir(exist_ok=True)
+        path = self.folder / f"{env_steps:012}.checkpoint"
+        unfinished = path.with_suffix(".unfinished")
+        try:
+            with unfinished.open("wb") as file:
+                file.write(json.dumps(header).encode() + b"\n")
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            unfinished.replace(path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                unfinished.unlink()
+            raise
+        _sync_folder(self.folder)
+        for old in (*checkpoints_in(self.folder.parent)[:-KEPT], *self.folder.glob("*.unfinished")):
+            with contextlib.suppress(OSError):
+                old.unlink()
+        return path, path.stat().st_size
+
+
+def write_whole(path: Path, write: Callable[[Path], None]) -> None:
+    """Let `write` fill a file beside `path`, then move it there: whoever looks sees the old one or the new one."""
+    unfinished = path.with_name(f"{path.name}.unfinished")
+    write(unfinished)
+    unfinished.replace(path)
+
+
+def checkpoints_in(run: Path) -> list[Path]:
+    """Return the checkpoints of a run, the newest last."""
+    return sorted((run / FOLDER).glob("*.checkpoint"))
+
+
+def newest(run: Path, previous: bool = False) -> Header:
+    """Return the header of the newest checkpoint of a run, or of the one before.
+
+    Raises:
+        UserError: there is none, or it is damaged.
+    """
+    if not run.is_dir():
+        raise UserError(f"--resume {run}: there is no such folder of a run.")
+    found = checkpoints_in(run)
+    if not found:
+        raise UserError(f"The run {run} has no checkpoint to go on from.")
+    if previous and len(found) < 2:
+        raise UserError(f"The run {run} has one checkpoint only, not a previous one.")
+    if not previous:
+        return read_header(found[-1])
+    return read_header(found[-2])
+
+
+def latest_run(runs: Path) -> Path:
+    """Return the run with the newest checkpoint among those in the folder `runs`, and in series in it.
+
+    Raises:
+        UserError: there is none.
+    """
+    found = [path for pattern in ("*", "*/*/*") for path in runs.glob(f"{pattern}/{FOLDER}/*.checkpoint")]
+    if not found:
+        raise UserError(f"--resume latest: no run in {runs} has a checkpoint.")
+    return max(found, key=lambda path: path.stat().st_mtime).parent.parent
+
+
+def read_header(path: Path) -> Header:
+    """Return what a checkpoint says of itself; whether the rest is whole, `read` finds out.
+
+    Raises:
+        UserError: it is damaged, no checkpoint at all, or of a later version.
+    """
+    try:
+        with path.open("rb") as file:
+            line = file.readline(_HEADER_BYTES)
+    except OSError as error:
+        raise UserError(f"The checkpoint {path} cannot be read: {error.strerror}.") from error
+    said: dict[str, Any] = {}
+    with contextlib.suppress(ValueError):
+        found: Any = json.loads(line)
+        said = cast(dict[str, Any], found) if isinstance(found, dict) else {}
+    if said.get("what") != _MAGIC:
+        raise UserError(f"{path} is not a checkpoint of fastdqn, or a damaged one{_other(path)}.")
+    if said.get("format") != FORMAT:
+        raise UserError(
+            f"The checkpoint {path} was written by fastdqn {said.get('version')} in format {said.get('format')}; this "
+            f"version reads format {FORMAT}."
+        )
+    try:
+        config: dict[str, Any] = said["config"]
+        return Header(
+            path,
+            str(said["script"]),
+            str(said["game"]),
+            int(said["env_steps"]),
+            dict(config),
+            int(said["size"]),
+            int(said["crc32"]),
+            len(line),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"The checkpoint {path} is damaged{_other(path)}.") from error
+
+
+def read(header: Header) -> dict[str, Any]:
+    """Return the states that a checkpoint holds.
+
+    Raises:
+        UserError: it is damaged.
+    """
+    path = header.path
+    try:
+        with path.open("rb") as file:
+            file.seek(header.begin)
+            data = file.read()
+    except OSError as error:
+        raise UserError(f"The checkpoint {path} cannot be read: {error.strerror}.") from error
+    if len(data) != header.size or zlib.crc32(data) != header.crc32:
+        why = f"it has {len(data):,} of {header.size:,} bytes" if len(data) != header.size else "its checksum is wrong"
+        raise UserError(f"The checkpoint {path} is damaged: {why}{_other(path)}.")
+    try:
+        return torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError) as error:
+        raise UserError(
+            f"The checkpoint {path} holds something that this version does not read{_other(path)}."
+        ) from error
+
+
+def _other(path: Path) -> str:
+    """Return how to go on without `path`, if there is a way."""
+    kin = checkpoints_in(path.parent.parent)
+    return "; --resume-previous goes on from the one before" if path in kin[1:] else ""
+
+
+def _fetched(value: Any) -> Any:
+    """Return `value` with all that was to be fetched later."""
+    if isinstance(value, Later):
+        return _fetched(value.fetch())
+    if isinstance(value, Packed):
+        return pack(value.array)
+    if isinstance(value, dict):
+        return {key: _fetched(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(value, np.generic):
+        return value.item()  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    if isinstance(value, list):
+        return [_fetched(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+    return value
+
+
+def _abandon(value: Any) -> None:
+    """Tell all that was to be fetched later that it will not be."""
+    if isinstance(value, Later):
+        value.abandon()
+    elif isinstance(value, dict):
+        for item in value.values():  # pyright: ignore[reportUnknownVariableType]
+            _abandon(item)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Let the file's new name reach the disk, where the system can be told to."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

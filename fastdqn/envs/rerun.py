@@ -1,0 +1,93 @@
+"""An environment whose running game can be played again, up to where it is, in another process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import torch
+
+from fastdqn.envs.make import PlayEnv
+from fastdqn.seeding import game_seed
+from fastdqn.types import EpisodeEnd, Observation
+
+RESET = 255
+"""Stands, among the actions that were played, for a reset in the middle of a game."""
+
+
+class Played(NamedTuple):
+    """What an env step yields."""
+
+    obs: Observation
+    reward: float
+    terminated: bool
+    truncated: bool
+
+
+class Rerun:
+    """Plays an environment, seeds each whole game anew, and remembers the actions since.
+
+    Emulators cannot all be copied, but they repeat: the same seed and the same actions make the same game, sticky
+    actions included.
+
+    Args:
+        env: yields whole games in `pop_finished`; a reset in the middle of a game (a lost life) goes on in it.
+        seed: of the first game; the later ones' come from it.
+    """
+
+    def __init__(self, env: PlayEnv, seed: int) -> None:
+        self.env = env
+        self._seed = seed
+        self._pop: Any = env.get_wrapper_attr("pop_finished")
+        self._game = -1
+        self._actions = bytearray()
+        self._over = True
+        self._finished: tuple[EpisodeEnd, ...] = ()
+
+    def reset(self) -> Observation:
+        """Return the first observation of the next learning episode."""
+        if not self._over:
+            self._actions.append(RESET)
+            return self._reset(None)
+        self._game += 1
+        self._actions.clear()
+        return self._reset(game_seed(self._seed, self._game))
+
+    def step(self, action: int) -> Played:
+        """Play one env step."""
+        self._actions.append(action)
+        obs, reward, terminated, truncated, _ = self.env.step(action)
+        finished = self._pop()
+        self._finished += finished
+        self._over = bool(finished) and (terminated or truncated)
+        return Played(obs, float(reward), terminated, truncated)
+
+    def pop_finished(self) -> tuple[EpisodeEnd, ...]:
+        """Return the games that have finished since the last call."""
+        finished, self._finished = self._finished, ()
+        return finished
+
+    def state(self) -> dict[str, Any]:
+        """Return which game this is, and what was played in it."""
+        return {"game": self._game, "actions": torch.tensor(list(self._actions), dtype=torch.uint8)}
+
+    def play_again(self, state: Mapping[str, Any]) -> Iterator[tuple[int, Observation, Played | None]]:
+        """Yield the running game's first observation, then for each thing that was done in it the action, the
+        observation there is now, and what the env step yielded (None for a reset).
+        """
+        self._game, self._over = state["game"] - 1, True
+        yield RESET, self.reset(), None
+        actions: list[int] = state["actions"].tolist()
+        for action in actions:
+            if action == RESET:
+                yield action, self.reset(), None
+            else:
+                played = self.step(action)
+                yield action, played.obs, played
+        self._finished = ()  # those were counted when they were played first
+
+    def _reset(self, seed: int | None) -> Observation:
+        obs: Observation = self.env.reset(seed=seed)[0]
+        self._finished += self._pop()  # games that ended among the no-ops
+        self._over = False
+        return obs
