@@ -191,7 +191,9 @@ class Checkpoints:
                 unfinished.unlink()
             raise
         _sync_folder(self.folder)
-        for old in (*checkpoints_in(self.folder.parent)[:-KEPT], *self.folder.glob("*.unfinished")):
+        before = [other for other in checkpoints_in(self.folder.parent) if other.stem < path.stem]
+        kept = {path, *before[1 - KEPT :]}  # later ones are of a future that was given up by --resume-previous
+        for old in {*self.folder.iterdir()} - kept:
             with contextlib.suppress(OSError):
                 old.unlink()
         return path, path.stat().st_size

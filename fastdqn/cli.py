@@ -17,6 +17,7 @@ from fastdqn.config import (
     RainbowOptions,
     RecordOptions,
     RunOptions,
+    VectorOptions,
     check,
     flat,
     options_from,
@@ -47,6 +48,8 @@ def parse(options_type: type[OptionsT], description: str, argv: Sequence[str] | 
         options = _resumed(options_type, description, words, resume)
         check(options)
         return options
+    if "--resume-previous" in words:
+        raise UserError("--resume-previous goes with --resume, which names the run.")
     defaults = with_preset(options_type(), _value_of("--game", words) or options_type().run.game)
     variant = _value_of("--variant", words)
     if isinstance(defaults, RainbowOptions) and variant in VARIANTS:  # tyro refuses other names
@@ -57,7 +60,16 @@ def parse(options_type: type[OptionsT], description: str, argv: Sequence[str] | 
         defaults = with_record(defaults, _flag("small", words, False), _trains_on_cuda(words, defaults.run))
     options = parsed(options_type, words, defaults, description, pairs=isinstance(defaults, AgentOptions))
     check(options)
-    return options
+    return _with_num_envs(options)
+
+
+def _with_num_envs(options: OptionsT) -> OptionsT:
+    """Return `options` with the number of games that this machine plays by default, which a resumed run keeps."""
+    if not isinstance(options, VectorOptions) or options.num_envs is not None:
+        return options
+    from fastdqn.device import num_envs_of
+
+    return dataclasses.replace(options, num_envs=num_envs_of(options))
 
 
 MAY_CHANGE = frozenset(
@@ -88,6 +100,8 @@ def _resumed(options_type: type[OptionsT], description: str, words: list[str], r
     saved = dataclasses.replace(saved, run=run)
     pairs = isinstance(saved, AgentOptions)
     options = parsed(options_type, _with_game_of(saved, words), saved, description, pairs=pairs)
+    if isinstance(options, RainbowOptions) and (options.variant == "all" or options.seeds > 1):
+        raise UserError("--resume goes on with one run; leave out --variant all and --seeds.")
     before, now = flat(dataclasses.asdict(saved)), flat(dataclasses.asdict(options))
     for name, value in now.items():
         if name not in MAY_CHANGE and value != before[name]:

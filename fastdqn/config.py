@@ -60,6 +60,12 @@ class RunOptions:
     checkpoint_replay: bool = True
     """Keep the replay in the checkpoints (compressed: about 1 to 3%% of its memory). A run that is resumed without it
     plays --replay-initial env steps before it learns on."""
+    wandb: bool = False
+    """Log to Weights & Biases, too; offline unless WANDB_MODE says otherwise."""
+    trackio: bool = False
+    """Log to Trackio, too; on this machine unless TRACKIO_SPACE_ID says otherwise."""
+    project: str = "fastdqn"
+    """What these two call the project."""
     log_seconds: float | None = None
     """Seconds between progress reports; by default 1 on a terminal and 10 elsewhere."""
 

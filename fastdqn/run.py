@@ -40,6 +40,7 @@ from fastdqn import checkpoint, startup
 from fastdqn.checkpoint import Checkpoints, Part, Saved, write_whole
 from fastdqn.config import Options
 from fastdqn.errors import RunError
+from fastdqn.loggers import check_loggers, make_loggers
 from fastdqn.schedules import updates_due
 from fastdqn.stopping import Limits, StopTest
 from fastdqn.types import EpisodeEnd, Histogram, Metrics, PlayedStep, VectorStep
@@ -106,6 +107,7 @@ class Run:
         self._notes = notes
         self._open_files: list[IO[Any]] = []
         self._reports_file: TextIO | None = None
+        check_loggers(options.run)
         self.folder = options.run.runs_dir
         self._resumed: dict[str, Any] | None = None
         if options.run.resume is not None:
@@ -122,10 +124,12 @@ class Run:
             self._speed_file = self._open("speed.jsonl")
             self._board = _Board(self.folder, self.env_steps)
             self._open_files.append(self._board.file)
+        self._loggers = make_loggers(options.run, self.folder, config)
         self._checkpoints = Checkpoints(self.folder, {"script": script, "game": options.run.game, "config": config})
         self._next_checkpoint = self._checkpoint_after(startup.elapsed())
         self._next_checkpoint_env_steps = self.env_steps + (options.run.checkpoint_env_steps or 0)
         self._checkpointed: int | None = None  # env steps of the newest
+        self._keeps_replay = options.run.checkpoint_replay
 
     def __enter__(self) -> Run:
         self._running = startup.running()
@@ -152,6 +156,8 @@ class Run:
                 with contextlib.suppress(OSError):
                     self._checkpoints.ended(wait=True)
         finally:
+            for logger in self._loggers:
+                logger.close(self.summary())
             self._running.__exit__(kind, error, trace)
             for file in self._open_files:
                 with contextlib.suppress(OSError):
@@ -232,8 +238,7 @@ class Run:
             }
             with self._saving():
                 _write_line(self._episodes_file, line)
-                self._board.add_scalar("episode/score", episode.score, self.env_steps)
-                self._board.add_scalar("episode/mean_100", mean, self.env_steps)
+                self._log({"episode/score": episode.score, "episode/mean_100": mean})
         now = time.perf_counter()
         if now >= self._next_record:
             self._record(now)
@@ -262,10 +267,15 @@ class Run:
                 self._reports_file,
                 {"elapsed": round(startup.elapsed(), 3), "env_steps": self.env_steps, **scalars},
             )
-            for name, value in scalars.items():
-                self._board.add_scalar(name, value, self.env_steps)
+            self._log(scalars)
             for name, histogram in histograms.items():
                 self._board.add_histogram(name, histogram, self.env_steps)
+
+    def _log(self, values: Mapping[str, float]) -> None:
+        for name, value in values.items():
+            self._board.add_scalar(name, value, self.env_steps)
+        for logger in self._loggers:
+            logger.log(values, self.env_steps)
 
     def over(self) -> bool:
         """Tell whether the run is over: solved, at a limit, or stopped by a signal."""
@@ -326,18 +336,17 @@ class Run:
         }
         with self._saving():
             _write_line(self._speed_file, line)
-            for name, value in (
-                ("train/loss", loss),
-                ("train/mean_q", mean_q),
-                ("train/epsilon", self.epsilon),
-                ("train/updates", self.updates),
-                ("train/samples_per_step", per_step),
-                ("train/policy_lag", self._lag),
-                ("speed/env_steps_per_s", speed if played_since else None),
-                ("speed/resident_bytes", rss),
-            ):
-                if value is not None:
-                    self._board.add_scalar(name, value, self.env_steps)
+            said = {
+                "train/loss": loss,
+                "train/mean_q": mean_q,
+                "train/epsilon": self.epsilon,
+                "train/updates": self.updates,
+                "train/samples_per_step": per_step,
+                "train/policy_lag": self._lag,
+                "speed/env_steps_per_s": speed if played_since else None,
+                "speed/resident_bytes": rss,
+            }
+            self._log({name: value for name, value in said.items() if value is not None})
             self._board.flush()
 
     def _keep_weights(self, loss: float) -> None:
@@ -367,8 +376,7 @@ class Run:
         run = self.options.run
         if not run.checkpoints or not self._parts:
             return
-        with self._saving():
-            self._say_saved(self._checkpoints.ended())
+        self._checkpoint_ended()
         elapsed, every = startup.elapsed(), run.checkpoint_env_steps
         by_steps = every is not None and self.env_steps >= self._next_checkpoint_env_steps
         if (elapsed < self._next_checkpoint and not by_steps) or self._checkpoints.busy:
@@ -387,9 +395,24 @@ class Run:
         self._checkpointed = self.env_steps
         self._checkpoints.begin(self.env_steps, self._states)
 
+    def _checkpoint_ended(self, wait: bool = False) -> None:
+        """Say what has been written; if it could not be, try once more without the replay, and from now on."""
+        with self._saving():
+            try:
+                self._say_saved(self._checkpoints.ended(wait))
+            except OSError as error:
+                if not self._keeps_replay or "replay" not in self._parts:
+                    raise
+                self._keeps_replay = False
+                self._console.print(
+                    f"the checkpoint could not be written ({error.strerror}); checkpoints now leave the replay out",
+                    soft_wrap=True,
+                )
+                self._checkpoint()
+                self._say_saved(self._checkpoints.ended(wait=True))
+
     def _states(self) -> dict[str, Any]:
-        keep_replay = self.options.run.checkpoint_replay
-        parts = {name: part.state() for name, part in self._parts.items() if keep_replay or name != "replay"}
+        parts = {name: part.state() for name, part in self._parts.items() if self._keeps_replay or name != "replay"}
         return {"run": self._state(), "parts": parts}
 
     def _state(self) -> dict[str, Any]:
@@ -495,11 +518,10 @@ class Run:
     def _finish(self) -> None:
         summary = self._save()
         if self.options.run.checkpoints and self._parts:
-            with self._saving():
-                self._say_saved(self._checkpoints.ended(wait=True))
-                if self._checkpointed != self.env_steps:
-                    self._checkpoint()
-                    self._say_saved(self._checkpoints.ended(wait=True))
+            self._checkpoint_ended(wait=True)
+            if self._checkpointed != self.env_steps:
+                self._checkpoint()
+                self._checkpoint_ended(wait=True)
         mean = summary["mean_100"]
         speed = summary["median_env_steps_per_s"]
         self._console.print(

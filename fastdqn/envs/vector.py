@@ -187,8 +187,8 @@ class AtariVector:
         The emulator's own state cannot be had. But games repeat: without sticky actions, chance decides about no-ops
         alone, one number at each reset, so that as many resets and then the same actions lead to the same place.
         """
-        lengths: NDArray[np.int64] = np.subtract(len(self._sent), self._since)
-        actions = np.zeros((int(lengths.max()), self.num_envs), np.uint8)  # the running games end in the last row
+        lengths = len(self._sent) - self._since
+        actions = np.zeros((max(lengths.tolist()), self.num_envs), np.uint8)  # all running games end in the last row
         if len(actions):
             actions[:] = self._sent[-len(actions) :]
         return {
@@ -213,10 +213,10 @@ class AtariVector:
             later = np.array([game_seed(int(seed), int(resets.sum()) + 1) for seed in self.seeds])
             self.env.reset(seed=later)
             differs = np.ones(self.num_envs, bool)
-        self._resets = resets.copy()
+        self._resets[:] = resets
         self._sent = list(actions)
-        self._since = len(actions) - lengths
-        self._score = state["scores"].numpy().copy()
+        self._since[:] = len(actions) - lengths
+        self._score[:] = state["scores"].numpy()
         self._truncated = state["truncated"].numpy().copy()
         frames, info = self._reset_some(differs)
         self._see(info)
