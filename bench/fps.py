@@ -154,6 +154,7 @@ def time_script(row: Row, options: BenchOptions, device: str) -> dict[str, Any]:
         command += ["--game", options.game, "--device", device, "--runs-dir", folder, "--epsilon-decay", "0"]
         command += ["--replay-initial", str(options.replay_initial), "--max-env-steps", "None", "--stop-score", "None"]
         command += ["--train-seconds", str(options.warmup + options.seconds)]
+        command += ["--no-checkpoints"]
         command += [*options.extra, *row.extra]
         if options.where and row.rung.wrappers == "vector":
             command.append("--where")

@@ -9,7 +9,7 @@
 #   bench/gpu.sh sweep     02 with N = 1 to 6
 #   bench/gpu.sh pong      Pong to its end with 09, SEEDS (0 1 2 3 4) one after the other, at most 9 minutes in all
 #   bench/gpu.sh record    the same with 11
-#   bench/gpu.sh rainbow   updates of the eight variants, and the ways to draw by priority
+#   bench/gpu.sh rainbow   updates of the eight variants, ways to draw by priority, checkpoints of a million frames
 #   bench/gpu.sh variants  Pong with the eight variants of 10 (VARIANTS names fewer), at most 19 minutes in all
 #   bench/gpu.sh first     the first four of them, at most 9.5 minutes; bench/gpu.sh second: the others
 #   bench/gpu.sh breakout  Breakout with 10's rainbow for 9.5 minutes; bench/gpu.sh invaders: Space Invaders
@@ -89,14 +89,14 @@ sweep() {
 
 pong() {
   for seed in $SEEDS; do
-    "$PYTHON" experiments/09_cuda_graph.py --game pong-fast --num-envs 64 --device "$DEVICE" --seed "$seed" \
+    "$PYTHON" experiments/09_cuda_graph.py --game pong-fast --num-envs 64 --device "$DEVICE" --seed "$seed" --no-checkpoints \
       --runs-dir "$OUT/runs" --max-minutes "$minutes"
   done 2>&1 | tee "$OUT/pong.log"
 }
 
 record() {
   for seed in $SEEDS; do
-    "$PYTHON" experiments/11_pong_in_seconds.py --device "$DEVICE" --seed "$seed" --runs-dir "$OUT/runs" \
+    "$PYTHON" experiments/11_pong_in_seconds.py --device "$DEVICE" --seed "$seed" --runs-dir "$OUT/runs" --no-checkpoints \
       --max-minutes "$minutes"
   done 2>&1 | tee "$OUT/record.log"
 }
@@ -108,13 +108,14 @@ rainbow() {
         --variant "$variant"
     done
     "$PYTHON" bench/priorities.py --device "$DEVICE"
+    "$PYTHON" bench/checkpoint.py --device "$DEVICE"
     fps --only 10 --repeats 1 --sweep "variant=dqn,prioritized,rainbow" -- --batch-size 8
   } 2>&1 | tee "$OUT/rainbow.log"
 }
 
 variants() {
   for variant in ${*:-$VARIANTS}; do
-    "$PYTHON" experiments/10_rainbow.py --game pong-fast --variant "$variant" --num-envs 64 --device "$DEVICE" \
+    "$PYTHON" experiments/10_rainbow.py --game pong-fast --variant "$variant" --num-envs 64 --device "$DEVICE" --no-checkpoints \
       --runs-dir "$OUT/runs/$variant" --max-minutes "$each"
   done 2>&1 | tee -a "$OUT/variants.log"
   "$PYTHON" -m fastdqn.commands plot "$OUT"/runs/*/*10_rainbow* --out "$OUT/variants.png"
@@ -130,7 +131,7 @@ second() {
 
 play() {
   "$PYTHON" experiments/10_rainbow.py --game "$1" --variant rainbow --num-envs 64 --batch-size 8 --steps 32 \
-    --target-sync 10016 --max-minutes "$long" --device "$DEVICE" --runs-dir "$OUT/runs/games" 2>&1 | tee "$OUT/$1.log"
+    --target-sync 10016 --no-checkpoints --max-minutes "$long" --device "$DEVICE" --runs-dir "$OUT/runs/games" 2>&1 | tee "$OUT/$1.log"
   "$PYTHON" -m fastdqn.commands plot "$OUT"/runs/games/*"$1"* --out "$OUT/$1.png"
 }
 

@@ -324,10 +324,11 @@ _PONG_FAST_EXECUTION = {
     "learning_rate_decay": 250_000,
 }
 
+_CALM = {"adam_epsilon": 1e-4, "replay_size": 100_000, "epsilon_decay": 60_000}
 _PONG_RECORDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "cpu": ({}, {"late_score": 18.0, "late_steps": 64, "late_epsilon": 0.005}),
+    "cpu": (_CALM, {"late_score": 18.0, "late_steps": 64, "late_epsilon": 0.005}),
     "small": (
-        {"batch_size": 4, "target_sync": 1_600},
+        {**_CALM, "batch_size": 4, "target_sync": 1_600},
         {"steps": 8, "late_score": 18.0, "late_steps": 64, "late_epsilon": 0.005},
     ),
     "cuda": (
