@@ -105,10 +105,8 @@ def measure(options: CheckpointOptions) -> None:
             checkpoints.begin(i, lambda: {name: part.state() for name, part in parts.items()})
             began = time.perf_counter() - begin
             meanwhile: list[float] = []
-            while checkpoints.busy:
+            while (saved := checkpoints.ended()) is None:
                 meanwhile.append(round_of_the_loop())
-            saved = checkpoints.ended(wait=True)
-            assert saved is not None
             begin = time.perf_counter()
             replay.load(read(newest(Path(folder)))["replay"])
             loaded = time.perf_counter() - begin

@@ -94,12 +94,15 @@ class Player:
         return {"game": self._env.state(), "policy": self._policy.state()}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Play the running game again, and go on from there."""
+        """Play the running game again, and go on from there; in a new game if it cannot be repeated."""
         self._n_step.reopen(())
         for action, obs, played in self._env.play_again(state["game"]):
             if played is not None:
                 self._n_step.add(self._obs, action, played.reward, obs, played.terminated, played.truncated)
             self._obs = obs
+        if not self._env.repeated:
+            self._n_step.reopen(())
+            self._obs = self._env.reset()
         self._policy.load(state["policy"])
 
 

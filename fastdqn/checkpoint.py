@@ -16,6 +16,7 @@ import io
 import json
 import os
 import pickle
+import re
 import threading
 import time
 import zlib
@@ -104,6 +105,14 @@ def unpack(said: Mapping[str, Any]) -> Tensor:
     return torch.frombuffer(plain, dtype=torch.uint8).view(shape) if plain else torch.zeros(shape, dtype=torch.uint8)
 
 
+def set_generator(generator: torch.Generator, state: Tensor) -> None:
+    """Let `generator` go on where another stood; one on another kind of device begins anew, from a seed made of it."""
+    if len(state) == len(generator.get_state()):
+        generator.set_state(state)
+    else:
+        generator.manual_seed(zlib.crc32(state.numpy().tobytes()))
+
+
 def copied(array: NDArray[Any]) -> Tensor:
     """Return a copy of `array` to be stored."""
     return torch.tensor(array)
@@ -115,19 +124,22 @@ class Checkpoints:
     Args:
         run: the run's folder.
         about: what the header says of the run: its `script`, `game` and `config`.
+        begun: env steps of the checkpoint that the run goes on from; later ones of others go with the first new one.
     """
 
-    def __init__(self, run: Path, about: Mapping[str, Any]) -> None:
+    def __init__(self, run: Path, about: Mapping[str, Any], begun: int | None = None) -> None:
         self.folder = run / FOLDER
         self._about = dict(about)
+        self._begun = begun
+        self._own: set[Path] = set()
         self._thread: threading.Thread | None = None
         self._saved: Saved | None = None
         self._error: BaseException | None = None
 
     @property
     def busy(self) -> bool:
-        """Whether one is being written."""
-        return self._thread is not None and self._thread.is_alive()
+        """Whether one has been begun of which `ended` has not told the end yet."""
+        return self._thread is not None
 
     def begin(self, env_steps: int, states: Callable[[], dict[str, Any]]) -> None:
         """Take the states now and write them while the run goes on. The one before must have been waited for."""
@@ -150,7 +162,7 @@ class Checkpoints:
         """Return the checkpoint that has been written since the last call, None if there is none.
 
         Raises:
-            OSError: it could not be written; those before it are still there.
+            OSError: it could not be written, whatever the reason; those before it are still there.
         """
         thread = self._thread
         if thread is None or (thread.is_alive() and not wait):
@@ -159,22 +171,24 @@ class Checkpoints:
         self._thread = None
         error, saved = self._error, self._saved
         self._error = self._saved = None
-        if error is not None:
+        if isinstance(error, OSError):
             raise error
+        if error is not None:
+            raise OSError(f"{type(error).__name__}: {error}") from error
         return saved
 
     def _write(self, env_steps: int, states: dict[str, Any]) -> tuple[Path, int]:
+        about = {**self._about, "env_steps": env_steps}
         body = io.BytesIO()
-        torch.save(states, body)
+        torch.save({**states, "about": json.dumps(about)}, body)
         data = body.getbuffer()
         header = {
             "what": _MAGIC,
             "format": FORMAT,
-            "version": importlib.metadata.version("fastdqn"),
-            "env_steps": env_steps,
+            "version": _version(),
             "size": len(data),
             "crc32": zlib.crc32(data),
-            **self._about,
+            **about,
         }
         self.folder.mkdir(exist_ok=True)
         path = self.folder / f"{env_steps:012}.checkpoint"
@@ -191,9 +205,16 @@ class Checkpoints:
                 unfinished.unlink()
             raise
         _sync_folder(self.folder)
-        before = [other for other in checkpoints_in(self.folder.parent) if other.stem < path.stem]
-        kept = {path, *before[1 - KEPT :]}  # later ones are of a future that was given up by --resume-previous
-        for old in {*self.folder.iterdir()} - kept:
+        # What others wrote after the run was resumed there is of a future that --resume-previous gave up.
+        given_up = path.stem if self._begun is None else f"{self._begun:012}"
+        before = [
+            other
+            for other in checkpoints_in(self.folder.parent)
+            if other.stem < path.stem and (other in self._own or other.stem <= given_up)
+        ]
+        kept = {path, *before[1 - KEPT :]}
+        self._own.add(path)
+        for old in {*checkpoints_in(self.folder.parent), *self.folder.glob("*.unfinished")} - kept:
             with contextlib.suppress(OSError):
                 old.unlink()
         return path, path.stat().st_size
@@ -208,7 +229,7 @@ def write_whole(path: Path, write: Callable[[Path], None]) -> None:
 
 def checkpoints_in(run: Path) -> list[Path]:
     """Return the checkpoints of a run, the newest last."""
-    return sorted((run / FOLDER).glob("*.checkpoint"))
+    return sorted(path for path in (run / FOLDER).glob("*.checkpoint") if re.fullmatch(r"\d{12,}", path.stem))
 
 
 def newest(run: Path, previous: bool = False) -> Header:
@@ -224,9 +245,16 @@ def newest(run: Path, previous: bool = False) -> Header:
         raise UserError(f"The run {run} has no checkpoint to go on from.")
     if previous and len(found) < 2:
         raise UserError(f"The run {run} has one checkpoint only, not a previous one.")
-    if not previous:
-        return read_header(found[-1])
-    return read_header(found[-2])
+    header = read_header(found[-2 if previous else -1])
+    said: dict[str, Any] = {}
+    with contextlib.suppress(OSError, ValueError):
+        said = json.loads((run / "config.json").read_text(encoding="utf-8"))
+    if said and (said.get("script"), said.get("run", {}).get("game")) != (header.script, header.game):
+        raise UserError(
+            f"The checkpoint {header.path} is of another run: {header.script} on {header.game}, not "
+            f"{said.get('script')} on {said.get('run', {}).get('game')}."
+        )
+    return header
 
 
 def latest_run(runs: Path) -> Path:
@@ -238,7 +266,7 @@ def latest_run(runs: Path) -> Path:
     found = [path for pattern in ("*", "*/*/*") for path in runs.glob(f"{pattern}/{FOLDER}/*.checkpoint")]
     if not found:
         raise UserError(f"--resume latest: no run in {runs} has a checkpoint.")
-    return max(found, key=lambda path: path.stat().st_mtime).parent.parent
+    return max(found, key=_written).parent.parent
 
 
 def read_header(path: Path) -> Header:
@@ -296,11 +324,28 @@ def read(header: Header) -> dict[str, Any]:
         why = f"it has {len(data):,} of {header.size:,} bytes" if len(data) != header.size else "its checksum is wrong"
         raise UserError(f"The checkpoint {path} is damaged: {why}{_other(path)}.")
     try:
-        return torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+        states: dict[str, Any] = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError) as error:
         raise UserError(
             f"The checkpoint {path} holds something that this version does not read{_other(path)}."
         ) from error
+    about: dict[str, Any] = json.loads(states.pop("about"))
+    if about != {"script": header.script, "game": header.game, "config": header.config, "env_steps": header.env_steps}:
+        raise UserError(f"The checkpoint {path} is damaged: its first line is not its own{_other(path)}.")
+    return states
+
+
+def _version() -> str | None:
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        return importlib.metadata.version("fastdqn")
+    return None
+
+
+def _written(path: Path) -> float:
+    """Return when a file was written; one that has gone meanwhile is the oldest."""
+    with contextlib.suppress(OSError):
+        return path.stat().st_mtime
+    return 0.0
 
 
 def _other(path: Path) -> str:

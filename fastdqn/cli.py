@@ -42,13 +42,13 @@ def parse(options_type: type[OptionsT], description: str, argv: Sequence[str] | 
         UserError: no such game or option, a value out of range, or options that contradict each other.
         SystemExit: after `--help`.
     """
-    words = list(sys.argv[1:] if argv is None else argv)
+    words = [_dashed(word) for word in (sys.argv[1:] if argv is None else argv)]
     resume = _value_of("--resume", words)
     if resume is not None:
         options = _resumed(options_type, description, words, resume)
         check(options)
         return options
-    if "--resume-previous" in words:
+    if _flag("resume-previous", words, False):
         raise UserError("--resume-previous goes with --resume, which names the run.")
     defaults = with_preset(options_type(), _value_of("--game", words) or options_type().run.game)
     variant = _value_of("--variant", words)
@@ -89,19 +89,20 @@ def _resumed(options_type: type[OptionsT], description: str, words: list[str], r
     """
     from fastdqn.checkpoint import latest_run, newest
 
+    if _value_of("--variant", words) == "all" or (_value_of("--seeds", words) or "1") != "1":
+        raise UserError("--resume goes on with one run; leave out --variant all and --seeds.")
     runs_dir = Path(_value_of("--runs-dir", words) or RunOptions().runs_dir)
     folder = latest_run(runs_dir) if resume == "latest" else Path(resume)
-    header = newest(folder, "--resume-previous" in words)
+    header = newest(folder, _flag("resume-previous", words, False))
     script = Path(sys.argv[0]).stem
     if SCRIPT_OPTIONS.get(header.script) is not options_type or (script in SCRIPT_OPTIONS and script != header.script):
         raise UserError(f"The run {folder} is one of {header.script}; go on with it by that script.")
     saved = cast(OptionsT, options_from({**header.config, "script": header.script}))
     run = dataclasses.replace(saved.run, resume=None, resume_previous=False, runs_dir=runs_dir)
+    if _value_of("--device", words) or _flag("cuda", words, False):  # the one that is named now is meant
+        run = dataclasses.replace(run, device=None, cuda=False)
     saved = dataclasses.replace(saved, run=run)
-    pairs = isinstance(saved, AgentOptions)
-    options = parsed(options_type, _with_game_of(saved, words), saved, description, pairs=pairs)
-    if isinstance(options, RainbowOptions) and (options.variant == "all" or options.seeds > 1):
-        raise UserError("--resume goes on with one run; leave out --variant all and --seeds.")
+    options = parsed(options_type, _with_game_of(saved, words), saved, description, pairs=True)
     before, now = flat(dataclasses.asdict(saved)), flat(dataclasses.asdict(options))
     for name, value in now.items():
         if name not in MAY_CHANGE and value != before[name]:
@@ -166,6 +167,12 @@ def _out_of_memory(options: Options) -> str:
     fits = frames_that_fit(size, torch.cuda.mem_get_info()[0] + torch.cuda.memory_reserved(), peak)
     fits = min(fits, size - size // 10)  # what could not be had any more is in no count
     return f"{said}, or keep fewer frames than {size}: --replay-size {fits} would fit."
+
+
+def _dashed(word: str) -> str:
+    """Return an option's name with dashes where it was spelled with underscores."""
+    name, equals, value = word.partition("=")
+    return f"{name.replace('_', '-')}{equals}{value}" if name.startswith("--") else word
 
 
 def _value_of(option: str, words: Sequence[str]) -> str | None:

@@ -247,6 +247,9 @@ class AgentOptions(FastOptions):
     --target-sync (Lillicrap et al. 2016; Schwarzer et al. 2023 take 0.005)."""
     act_with: Literal["online", "target"] = "online"
     """The network that plays; an averaged target network changes its mind less often (Schwarzer et al. 2023)."""
+    end_at_reward: bool = False
+    """Let a reward other than 0 end the return, as a lost life does, so that each point of Pong is learnt on its own
+    (Karpathy 2016, "Deep Reinforcement Learning: Pong from Pixels")."""
     report_env_steps: int = 20_000
     """Env steps between two reports on what is inside: the mean value of held-out states, noise, priorities, atoms."""
     held_out: int = 1_000

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from fastdqn.checkpoint import set_generator
 from fastdqn.config import DQNOptions
 from fastdqn.losses import weighted_mean
 from fastdqn.networks import noisy_layers, torsos, use_channels_last
@@ -168,12 +169,10 @@ class DQNLearner:
         """Go on from there; before the first update."""
         self.network.load_state_dict(state["network"])
         self.target.load_state_dict(state["target"])
-        rates = [group["lr"] for group in self.optimizer.param_groups]
-        self.optimizer.load_state_dict(state["optimizer"])
-        for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
-            if isinstance(rate, Tensor):  # a graph reads it where it is
-                group["lr"] = rate.fill_(float(group["lr"]))
-        self.noise.set_state(state["noise"])
+        groups = self.optimizer.state_dict()["param_groups"]  # how it is carried out is this device's
+        self.optimizer.load_state_dict({"state": state["optimizer"]["state"], "param_groups": groups})
+        self.set_learning_rate(float(state["optimizer"]["param_groups"][0]["lr"]))
+        set_generator(self.noise, state["noise"])
 
     def sync_target(self) -> None:
         """Copy the online network into the target network (Mnih et al. 2015); nothing to do where it is averaged."""

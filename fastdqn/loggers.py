@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from fastdqn.config import RunOptions
-from fastdqn.errors import UserError
+from fastdqn.errors import RunError, UserError
 
 
 class Logger(Protocol):
@@ -79,12 +79,18 @@ def check_loggers(run: RunOptions) -> None:
 
 
 def make_loggers(run: RunOptions, folder: Path, config: Mapping[str, Any]) -> list[Logger]:
-    """Return the loggers that `run` asks for, ready for the run in `folder`."""
+    """Return the loggers that `run` asks for, ready for the run in `folder`.
+
+    Raises:
+        RunError: one of them cannot begin.
+    """
     loggers: list[Logger] = []
-    if run.wandb:
-        loggers.append(WandbLogger(folder, run.project, config))
-    if run.trackio:
-        loggers.append(TrackioLogger(folder, run.project, config))
+    for name, wanted, make in (("wandb", run.wandb, WandbLogger), ("trackio", run.trackio, TrackioLogger)):
+        if wanted:
+            try:
+                loggers.append(make(folder, run.project, config))
+            except Exception as error:  # whatever a package of somebody else's raises
+                raise RunError(f"--{name}: the logger could not begin: {error}.") from error
     return loggers
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fastdqn.checkpoint import Packed, unpack
+from fastdqn.checkpoint import Packed, set_generator, unpack
 from fastdqn.learner import DQNLearner
 from fastdqn.networks import noisy_layers
 from fastdqn.objectives import CategoricalObjective
@@ -51,7 +51,7 @@ class Reporter:
         for packed in state["states"]:
             self._states = unpack(packed).to(self._replay.device)
         self._next = state["next"]
-        self._generator.set_state(state["generator"])
+        set_generator(self._generator, state["generator"])
 
     def due(self, env_steps: int) -> bool:
         """Tell whether the next report is due after `env_steps`."""

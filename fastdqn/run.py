@@ -39,7 +39,7 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 from fastdqn import checkpoint, startup
 from fastdqn.checkpoint import Checkpoints, Part, Saved, write_whole
 from fastdqn.config import Options
-from fastdqn.errors import RunError
+from fastdqn.errors import RunError, UserError
 from fastdqn.loggers import check_loggers, make_loggers
 from fastdqn.schedules import updates_due
 from fastdqn.stopping import Limits, StopTest
@@ -47,12 +47,14 @@ from fastdqn.types import EpisodeEnd, Histogram, Metrics, PlayedStep, VectorStep
 
 RECORD_SECONDS = 1.0
 """The shortest time between two records in speed.jsonl; long runs write about a thousand each time they double."""
+RUNNING = "running.json"
+"""Names the process of a run that is going on."""
 PACKAGES = ("torch", "gymnasium", "ale-py", "opencv-python-headless", "numpy", "tensorboard", "fastdqn")
 
 
 _COUNTERS = (
     *("env_steps", "frames", "updates", "samples", "epsilon", "_before", "_learns_from"),
-    *("_first_update", "_first_update_env_steps"),
+    *("_first_update", "_first_update_env_steps", "_records", "_peak_rss"),
 )
 """What of a run a checkpoint keeps by name."""
 
@@ -113,19 +115,23 @@ class Run:
         if options.run.resume is not None:
             self.folder = Path(options.run.resume)
             self._resumed = checkpoint.read(checkpoint.newest(self.folder, options.run.resume_previous))
+            _refuse_running(self.folder)
             self._go_on(self._resumed["run"])
         config = {"script": script, **_plain(dataclasses.asdict(options))}
         with self._saving():
             if self._resumed is None:
                 self.folder = _new_folder(options.run.runs_dir, options.run.game, script)
+            _write_json(self.folder / RUNNING, {"pid": self._process.pid, "created": self._process.create_time()})
             _write_json(self.folder / "config.json", config)
             _write_json(self.folder / "environment.json", self._environment())
             self._episodes_file = self._open("episodes.jsonl")
             self._speed_file = self._open("speed.jsonl")
-            self._board = _Board(self.folder, self.env_steps)
+            self._board = _Board(self.folder)
             self._open_files.append(self._board.file)
         self._loggers = make_loggers(options.run, self.folder, config)
-        self._checkpoints = Checkpoints(self.folder, {"script": script, "game": options.run.game, "config": config})
+        self._checkpoints = Checkpoints(
+            self.folder, {"script": script, "game": options.run.game, "config": config}, self.begun or None
+        )
         self._next_checkpoint = self._checkpoint_after(startup.elapsed())
         self._next_checkpoint_env_steps = self.env_steps + (options.run.checkpoint_env_steps or 0)
         self._checkpointed: int | None = None  # env steps of the newest
@@ -157,7 +163,11 @@ class Run:
                     self._checkpoints.ended(wait=True)
         finally:
             for logger in self._loggers:
-                logger.close(self.summary())
+                try:
+                    logger.close(self.summary())
+                except Exception as failure:
+                    self._console.print(f"{type(logger).__name__} could not be closed: {failure}", soft_wrap=True)
+            self._unlock()
             self._running.__exit__(kind, error, trace)
             for file in self._open_files:
                 with contextlib.suppress(OSError):
@@ -174,18 +184,21 @@ class Run:
             return
         states: dict[str, Any] = self._resumed["parts"]
         anew: Any = None
-        for name, part in parts.items():
-            if name in states:
-                found: Any = part.load(states[name])
-                anew = found if name == "games" else anew
+        with _understood(self.folder):
+            for name, part in parts.items():
+                if name in states:
+                    found: Any = part.load(states[name])
+                    anew = found if name == "games" else anew
         for part in parts.values():
             if anew is not None and anew.any() and hasattr(part, "cut"):
                 cast(Any, part).cut(anew)
         if "replay" in parts and "replay" not in states:
-            self._learns_from += self.env_steps
+            self._learns_from = self.options.dqn.replay_initial + self.env_steps
             games, replay = cast(Any, parts.get("games")), cast(Any, parts["replay"])
             if hasattr(replay, "reset"):
                 replay.reset(games.newest)
+        with self._saving():
+            self._cut_logs(self._resumed["run"]["lines"])
         self._resumed = None
         said = "its player begins a new game"
         if "player" in parts or anew is not None:
@@ -274,8 +287,13 @@ class Run:
     def _log(self, values: Mapping[str, float]) -> None:
         for name, value in values.items():
             self._board.add_scalar(name, value, self.env_steps)
-        for logger in self._loggers:
-            logger.log(values, self.env_steps)
+        for logger in tuple(self._loggers):
+            try:
+                logger.log(values, self.env_steps)
+            except Exception as error:  # whatever a package of somebody else's raises, the run goes on
+                self._loggers.remove(logger)
+                said = f"{type(logger).__name__} has failed and hears no more of this run: {error}"
+                self._console.print(said, soft_wrap=True)
 
     def over(self) -> bool:
         """Tell whether the run is over: solved, at a limit, or stopped by a signal."""
@@ -381,6 +399,7 @@ class Run:
         by_steps = every is not None and self.env_steps >= self._next_checkpoint_env_steps
         if (elapsed < self._next_checkpoint and not by_steps) or self._checkpoints.busy:
             return
+        self._record(time.perf_counter())  # which ends a run whose loss or weights are no numbers any more
         self._next_checkpoint = self._checkpoint_after(elapsed)
         if every is not None:
             self._next_checkpoint_env_steps = (self.env_steps // every + 1) * every
@@ -393,7 +412,11 @@ class Run:
             for file in self._open_files:
                 file.flush()
         self._checkpointed = self.env_steps
-        self._checkpoints.begin(self.env_steps, self._states)
+        try:
+            self._checkpoints.begin(self.env_steps, self._states)
+        except MemoryError as error:
+            self._leave_replay_out(str(error))
+            self._checkpoints.begin(self.env_steps, self._states)
 
     def _checkpoint_ended(self, wait: bool = False) -> None:
         """Say what has been written; if it could not be, try once more without the replay, and from now on."""
@@ -403,13 +426,14 @@ class Run:
             except OSError as error:
                 if not self._keeps_replay or "replay" not in self._parts:
                     raise
-                self._keeps_replay = False
-                self._console.print(
-                    f"the checkpoint could not be written ({error.strerror}); checkpoints now leave the replay out",
-                    soft_wrap=True,
-                )
+                self._leave_replay_out(error.strerror or str(error))
                 self._checkpoint()
                 self._say_saved(self._checkpoints.ended(wait=True))
+
+    def _leave_replay_out(self, why: str) -> None:
+        self._keeps_replay = False
+        said = f"the checkpoint could not be written ({why}); checkpoints now leave the replay out"
+        self._console.print(said, soft_wrap=True)
 
     def _states(self) -> dict[str, Any]:
         parts = {name: part.state() for name, part in self._parts.items() if self._keeps_replay or name != "replay"}
@@ -420,23 +444,28 @@ class Run:
             **{name: getattr(self, name) for name in _COUNTERS},
             "stop": self.stop.state(),
             "elapsed": startup.elapsed(),
-            "lines": {path.name: path.stat().st_size for path in self.folder.glob("*.jsonl")},
+            "lines": {path.name: path.stat().st_size for path in self._logs()},
         }
 
     def _go_on(self, state: Mapping[str, Any]) -> None:
         """Have the counters and logs of a checkpoint."""
-        for name in _COUNTERS:
-            setattr(self, name, state[name])
+        with _understood(self.folder):
+            for name in _COUNTERS:
+                setattr(self, name, state[name])
+            self.stop.load(state["stop"])
+            startup.add_elapsed(state["elapsed"])
         self.begun = self.env_steps
-        self.stop.load(state["stop"])
-        startup.add_elapsed(state["elapsed"])
         self.limits = self.stop.limits = Limits.of(self.options.run, time.time() - startup.elapsed())
-        with self._saving():
-            for name, size in state["lines"].items():  # what was logged after the checkpoint will be logged again
-                path = self.folder / name
-                if path.exists() and path.stat().st_size > size:
-                    with path.open("r+b") as file:
-                        file.truncate(size)
+
+    def _logs(self) -> list[Path]:
+        return [*self.folder.glob("*.jsonl"), *self.folder.glob("events.out.tfevents.*")]
+
+    def _cut_logs(self, sizes: Mapping[str, int]) -> None:
+        """Cut off what was logged after the checkpoint: it will be logged again."""
+        for path in self._logs():
+            if path.name != self._board.name and path.stat().st_size > sizes.get(path.name, 0):
+                with path.open("r+b") as file:
+                    file.truncate(sizes.get(path.name, 0))
 
     def _environment(self) -> dict[str, Any]:
         """Return what environment.json says: of this process, and of those before it where the run was resumed."""
@@ -516,6 +545,10 @@ class Run:
         return " | ".join(f"{name} {value}" for name, value in self._cells().items())
 
     def _finish(self) -> None:
+        if self.begun and self.env_steps == self.begun and (self.folder / "summary.json").exists():
+            said = f"nothing to do: the run was over ({self.reason}) after {self.env_steps:,} env steps"
+            self._console.print(f"{said}; raise its limits to go on", soft_wrap=True)
+            return
         summary = self._save()
         if self.options.run.checkpoints and self._parts:
             self._checkpoint_ended(wait=True)
@@ -538,6 +571,8 @@ class Run:
     def _save(self) -> dict[str, Any]:
         """Write the weights and the summary; return the summary."""
         summary = self.summary()
+        if self._resumed is not None:  # it failed before it had gone on: what is there is better
+            return summary
         with self._saving():
             _write_json(self.folder / "summary.json", summary)
             self._write_weights()
@@ -572,6 +607,11 @@ class Run:
             "peak_device_bytes": torch.cuda.max_memory_allocated(self.device) if self.device.type == "cuda" else 0,
         }
 
+    def _unlock(self) -> None:
+        """Say that nobody plays this run any more."""
+        with contextlib.suppress(OSError):
+            (self.folder / RUNNING).unlink()
+
     def _open(self, name: str) -> TextIO:
         file = (self.folder / name).open("a", encoding="utf-8", buffering=1)
         self._open_files.append(file)
@@ -587,6 +627,18 @@ class Run:
             raise RunError(
                 f"Cannot write to {self.folder}: {why}; the run has ended after {self.env_steps} env steps."
             ) from error
+
+
+@contextlib.contextmanager
+def _understood(run: Path) -> Generator[None]:
+    """Turn what goes wrong with a state that is another version's into one sentence."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, IndexError, RuntimeError) as error:
+        why = str(error).strip().splitlines()[-1].strip() if str(error) else type(error).__name__
+        raise UserError(
+            f"The checkpoint of {run} does not fit this version of fastdqn, or the game's of ale-py: {why}."
+        ) from error
 
 
 def percentages(shares: Mapping[str, float]) -> str:
@@ -646,13 +698,13 @@ _summaries: Any = summary_pb2
 class _Board:
     """TensorBoard events, written in place: no thread beside the loop, and a full disk is an error here and now."""
 
-    def __init__(self, folder: Path, env_steps: int) -> None:
-        self.file = (folder / f"events.out.tfevents.{int(time.time())}.fastdqn").open("wb")
+    def __init__(self, folder: Path) -> None:
+        stem = f"events.out.tfevents.{int(time.time())}"
+        earlier = len(list(folder.glob(f"{stem}.*")))  # of a run that is resumed within a second
+        self.name = f"{stem}.{earlier}.fastdqn"
+        self.file = (folder / self.name).open("wb")
         self._writer = RecordWriter(self.file)
         self._write(_events.Event(wall_time=time.time(), file_version="brain.Event:2"))
-        if env_steps:  # what was written of later env steps before the run was resumed does not count any more
-            start = _events.SessionLog(status=_events.SessionLog.START)
-            self._write(_events.Event(wall_time=time.time(), step=env_steps, session_log=start))
         self.file.flush()
 
     def add_scalar(self, tag: str, value: float, env_steps: int) -> None:
@@ -741,6 +793,14 @@ def _resident_bytes(process: psutil.Process) -> int:
         with contextlib.suppress(psutil.NoSuchProcess):
             total += int(one.memory_info().rss)
     return total
+
+
+def _refuse_running(run: Path) -> None:
+    """Refuse to go on with a run that is still going on."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, psutil.Error):
+        said: dict[str, Any] = json.loads((run / RUNNING).read_text(encoding="utf-8"))
+        if psutil.Process(said["pid"]).create_time() == said["created"]:
+            raise UserError(f"The run {run} is still going on, in process {said['pid']}.")
 
 
 def _new_folder(parent: Path, game: str, script: str) -> Path:

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
+import threading
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
 
 from fastdqn import checkpoint
-from fastdqn.acting import GameStacks, VectorEpsilonGreedy
-from fastdqn.checkpoint import Checkpoints, Later, Packed, newest, read, read_header, unpack
+from fastdqn.acting import EpsilonGreedy, GameStacks, Player, VectorEpsilonGreedy
+from fastdqn.checkpoint import Checkpoints, Later, Packed, newest, read, read_header, set_generator, unpack
 from fastdqn.config import Protocol
 from fastdqn.envs.make import make_env
 from fastdqn.envs.rerun import Rerun
 from fastdqn.envs.vector import AtariVector, SerialVector, VectorEnv
 from fastdqn.errors import UserError
-from fastdqn.replay.frames import FrameReplay
+from fastdqn.replay.nstep import NStep
 from fastdqn.replay.prioritized import PrioritizedReplay
 from fastdqn.replay.transitions import TransitionList
 from fastdqn.seeding import game_seed
@@ -257,7 +257,7 @@ def test_a_checkpoint_holds_the_frames_of_its_moment_however_slow_it_is(
     busy = 0
     for _ in range(14):
         replay.add(*script.step())
-        busy += checkpoints.busy
+        busy += threading.active_count() > 1
     assert busy > 3  # it did go on meanwhile
     assert checkpoints.ended(wait=True) is not None
     again.load(read(newest(tmp_path))["part"])
@@ -483,9 +483,53 @@ def test_game_stacks_go_on(tmp_path: Path) -> None:
             np.testing.assert_array_equal(np.asarray(left.next_obs), np.asarray(right.next_obs))
 
 
-def test_every_part_is_json_or_tensors(tmp_path: Path) -> None:
-    """What a state holds is what weights_only reads: a part with a class of its own in it would fail on loading."""
-    replay: Mapping[str, Any] = through_a_file(
-        tmp_path, FrameReplay(160, 2, (36, 36), 4, 3, 0.9, torch.device("cpu"), 0)
-    )
-    assert json.dumps(sorted(replay))
+class Unruly(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """A game with chance of its own, which no seed governs: from its second life on each plays otherwise."""
+
+    lives = 0
+
+    def __init__(self, env: Any) -> None:
+        super().__init__(env)
+        Unruly.lives += 1
+        self.chance = np.random.default_rng(Unruly.lives)
+
+    def step(self, action: Any) -> Any:
+        return self.env.step(int(self.chance.integers(4)))
+
+
+def test_games_with_chance_of_their_own_begin_anew(tmp_path: Path) -> None:
+    def make() -> SerialVector:
+        games = [make_env("breakout", Protocol(), "opencv") for _ in range(2)]
+        return SerialVector([Unruly(games[0]), games[1]], SEED)
+
+    there, here = make(), make()
+    there.reset()
+    play(there, np.random.default_rng(0), 120)
+    here.reset()
+    assert here.load(through_a_file(tmp_path, there)).tolist() == [True, False]
+    seen = play(here, np.random.default_rng(1), 3)
+    assert [step[3] for step in seen] == [[True, False], [False, False], [False, False]]
+
+
+def test_a_player_whose_game_cannot_be_repeated_begins_a_new_one(tmp_path: Path) -> None:
+    def make() -> Player:
+        env = Unruly(make_env("breakout", Protocol(), "opencv"))
+        policy = EpsilonGreedy(lambda obs: torch.zeros(1, 4), 4, torch.device("cpu"), np.random.default_rng(0))
+        return Player(env, policy, NStep(3, 0.9), 5)
+
+    there, here = make(), make()
+    for _ in range(60):
+        there.step(0.5)
+    here.load(through_a_file(tmp_path, there))
+    played = [here.step(0.5) for _ in range(4)]
+    assert [len(step.transitions) for step in played] == [0, 0, 1, 1]  # no window goes over from the old game
+    assert not any(step.episodes for step in played)
+
+
+def test_a_generator_of_another_device_begins_anew() -> None:
+    a, b, c = (torch.Generator().manual_seed(seed) for seed in (1, 2, 3))
+    set_generator(b, a.get_state())
+    assert torch.equal(torch.rand(3, generator=a), torch.rand(3, generator=b))
+    for generator in (b, c):
+        set_generator(generator, torch.arange(16, dtype=torch.uint8))  # as long as a CUDA generator's
+    assert torch.equal(torch.rand(3, generator=b), torch.rand(3, generator=c))

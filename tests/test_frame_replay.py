@@ -163,6 +163,20 @@ def feed(script: Script, replay: FrameReplay, steps: int) -> None:
         replay.add(*script.step())
 
 
+def test_a_reward_ends_the_return_if_asked_to() -> None:
+    """Rewards of the script are -1, 0, 1, -1, ...; a window stops with the first that is not 0, discount 0."""
+    plain = FrameReplay(32, 2, (36, 36), 4, 3, GAMMA, CPU, seed=0)
+    ending = FrameReplay(32, 2, (36, 36), 4, 3, GAMMA, CPU, seed=0, end_at_reward=True)
+    for replay in (plain, ending):
+        feed(Script({}), replay, 10)
+    time, game = torch.tensor([3, 4, 5]), torch.tensor([0, 0, 0])  # rewards -1 0 1, 0 1 -1, 1 -1 0
+    batch = ending.transitions(time, game)
+    assert batch.reward.tolist() == pytest.approx([-1.0, GAMMA, 1.0])
+    assert batch.discount.tolist() == [0.0, 0.0, 0.0]
+    assert plain.transitions(time, game).discount.tolist() == pytest.approx([GAMMA**3] * 3)
+    assert torch.equal(ending.stacks(), plain.stacks())  # the game itself goes on
+
+
 @pytest.mark.parametrize("n_step", [1, 3])
 def test_draws_are_uniform_over_every_start(n_step: int) -> None:
     """Each stored env step with a complete window is drawn equally often, resets never; tails included."""

@@ -91,6 +91,22 @@ def test_offline_unless_told_otherwise(
     assert modules["trackio"].lines == []
 
 
+def test_one_that_fails_does_not_end_the_run(
+    tmp_path: Path, modules: dict[str, Noted], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: Any, **options: Any) -> None:
+        raise ConnectionError("no network")
+
+    monkeypatch.setattr(modules["wandb"], "log", fail)
+    monkeypatch.setattr(modules["trackio"], "finish", fail)
+    folder = play(tmp_path, wandb=True, trackio=True)
+    out = capsys.readouterr().out
+    assert "WandbLogger has failed and hears no more of this run: no network" in out
+    assert "TrackioLogger could not be closed: no network" in out
+    assert (folder / "summary.json").exists()
+    assert len(modules["trackio"].lines) > 3
+
+
 @pytest.mark.parametrize("name", ["wandb", "trackio"])
 def test_what_is_not_installed_is_one_sentence(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, name, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from fastdqn import cli
-from fastdqn.checkpoint import checkpoints_in, newest, read
+from fastdqn.checkpoint import Checkpoints, checkpoints_in, newest, read
 from fastdqn.config import FastOptions, Options, RainbowOptions
 from fastdqn.errors import UserError
 from fastdqn.replay.transitions import _unpacked
@@ -117,7 +118,9 @@ def test_with_a_player_process_counters_ratio_and_schedules_go_on(tmp_path: Path
     assert (result["env_steps"], result["updates"]) == (200, (198 - 60) // 3)
     assert result["samples"] == result["updates"] * 12
     last = records(run, "speed.jsonl")[-1]
-    assert last["epsilon"] == pytest.approx(max(0.02, 1 - 200 / 200), abs=0.02)
+    first = next(line for line in records(run, "speed.jsonl") if line["env_steps"] > 130)
+    assert first["epsilon"] == pytest.approx(1 - first["env_steps"] / 200)
+    assert last["epsilon"] == 0.1  # Breakout's final one
     elapsed = [line["elapsed"] for line in records(run, "speed.jsonl")]
     assert elapsed == sorted(elapsed)
 
@@ -145,6 +148,37 @@ def test_without_its_replay_a_run_fills_it_again(tmp_path: Path) -> None:
     gained = result["updates"] - before["updates"]
     expected = (result["env_steps"] - before["env_steps"] - 60) // 4
     assert abs(gained - expected) <= 1
+    go_on("09_cuda_graph", run, "--max-env-steps", "400")  # and with it, it is as always
+    assert abs(summary(run)["updates"] - result["updates"] - 100 // 4) <= 2
+
+
+def test_twice_without_its_replay(tmp_path: Path) -> None:
+    run = train("09_cuda_graph", tmp_path, *VECTOR, "--max-env-steps", HALF, "--no-checkpoint-replay")
+    for limit in ("230", "330"):
+        before = summary(run)
+        go_on("09_cuda_graph", run, "--max-env-steps", limit)
+        result = summary(run)
+        expected = (result["env_steps"] - before["env_steps"] - 60) // 4
+        assert abs(result["updates"] - before["updates"] - expected) <= 1
+
+
+def test_a_run_that_is_over_stays_as_it_is(tmp_path: Path) -> None:
+    run = train("09_cuda_graph", tmp_path, *VECTOR, "--max-env-steps", "90")
+    kept = {path: path.read_bytes() for path in run.rglob("*") if path.name in ("summary.json", "episodes.jsonl")}
+    kept |= {path: path.read_bytes() for path in checkpoints_in(run)}
+    assert len(kept) == 3
+    assert "nothing to do: the run was over (max-env-steps)" in go_on("09_cuda_graph", run)
+    assert all(path.read_bytes() == content for path, content in kept.items())
+
+
+def test_a_run_that_is_still_going_on_is_refused(tmp_path: Path) -> None:
+    with started("08_overlap", tmp_path, *VECTOR, "--max-env-steps", "None", "--checkpoint-env-steps", "50") as run:
+        run.wait_until(lambda: bool(checkpoints_in(only_run(tmp_path))))
+        said = go_on("08_overlap", only_run(tmp_path), code=2)
+        assert f"is still going on, in process {run.process.pid}." in said
+        run.ctrl_c()
+        run.finish()
+    assert not (only_run(tmp_path) / "running.json").exists()
 
 
 def test_a_killed_run_goes_on_from_its_last_checkpoint(tmp_path: Path) -> None:
@@ -192,13 +226,15 @@ def test_ctrl_c_leaves_a_checkpoint(tmp_path: Path) -> None:
 def test_the_previous_checkpoint_is_used_if_asked_for(tmp_path: Path) -> None:
     run = train("09_cuda_graph", tmp_path, *VECTOR, "--max-env-steps", "160", "--checkpoint-env-steps", "100")
     first, second = checkpoints_in(run)
+    good = first.read_bytes()
     second.write_bytes(second.read_bytes()[:-9])
     said = go_on("09_cuda_graph", run, "--max-env-steps", "200", code=2)
     assert "Traceback" not in said
     assert said.strip().endswith("--resume-previous goes on from the one before.")
     said = go_on("09_cuda_graph", run, "--resume-previous", "--max-env-steps", "200")
     assert f"resumed at env step {int(first.stem)}," in said
-    assert second.name not in [path.name for path in checkpoints_in(run)]  # what came after it is gone
+    assert [path.name for path in checkpoints_in(run)][:-1] == [first.name]  # what had come after it is gone
+    assert first.read_bytes() == good
     assert read(newest(run))["run"]["env_steps"] >= 200
 
 
@@ -224,6 +260,7 @@ def stopped_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (("--sticky-actions", "0.25"), "--sticky-actions 0.25 contradicts"),
         (("--center-frames",), "--center-frames True contradicts"),
         (("--no-such-option",), "Unrecognized options: --no-such-option"),
+        (("--no_episodic_life",), "--episodic-life False contradicts"),
         (("--max-env-steps", "0"), "--max-env-steps must be at least 1"),
     ],
 )
@@ -238,6 +275,9 @@ def test_what_changes_nothing_that_is_learnt_may_change(stopped_run: Path) -> No
     options = cli.parse(FastOptions, "", ["--resume", str(stopped_run), *words])
     assert (options.run.max_env_steps, options.run.threads, options.run.stop_score) == (1000, 1, 7.0)
     assert (options.dqn.replay_initial, options.num_envs, options.run.game) == (60, 3, "breakout")
+    again = ("--no-double", "--episodic-life", "--no-wandb", "--no-cuda", "--device", "cpu")  # said, but nothing new
+    assert cli.parse(FastOptions, "", [f"--resume={stopped_run}", *again]).dqn == options.dqn
+    assert cli.parse(FastOptions, "", ["--resume", str(stopped_run), "--cuda"]).run.cuda
     latest = cli.parse(FastOptions, "", ["--resume", "latest", "--runs-dir", str(stopped_run.parent)])
     assert latest.run.resume == str(stopped_run)
     assert latest.dqn == options.dqn
@@ -259,6 +299,40 @@ def test_another_script_and_wrong_folders_are_one_sentence(stopped_run: Path, tm
 def test_a_series_is_not_resumed(stopped_run: Path) -> None:
     with pytest.raises(UserError, match="--resume goes on with one run; leave out --variant all and --seeds"):
         cli.parse(RainbowOptions, "", ["--resume", str(stopped_run), "--variant", "all"])
+
+
+def test_a_checkpoint_of_another_run_or_with_another_first_line_is_refused(stopped_run: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(stopped_run, run)
+    path = checkpoints_in(run)[0]
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b'"gamma": 0.99', b'"gamma": 0.91', 1))
+    with pytest.raises(UserError, match="its first line is not its own"):
+        read(newest(run))
+    path.write_bytes(whole.replace(b'"game": "breakout"', b'"game": "pong"', 1))
+    with pytest.raises(UserError, match="is of another run: 09_cuda_graph on pong, not 09_cuda_graph on breakout"):
+        cli.parse(FastOptions, "", ["--resume", str(run)])
+
+
+def test_what_does_not_fit_is_one_sentence(stopped_run: Path, tmp_path: Path) -> None:
+    """A state that another version wrote, or would read otherwise; the run's own files stay as they are."""
+    run = tmp_path / "run"
+    shutil.copytree(stopped_run, run)
+    path = checkpoints_in(run)[0]
+    header = newest(run)
+    states = read(header)
+    weights = (run / "weights.safetensors").read_bytes()
+    for broken in ("policy", "learner"):
+        parts = {**states["parts"], broken: {}}
+        about = {"script": header.script, "game": header.game, "config": header.config}
+        checkpoints = Checkpoints(run, about)
+        checkpoints.begin(header.env_steps, lambda parts=parts: {**states, "parts": parts})  # type: ignore[misc]
+        checkpoints.ended(wait=True)
+        said = go_on("09_cuda_graph", run, "--max-env-steps", "200", code=2)
+        assert "does not fit this version of fastdqn" in said
+        assert "Traceback" not in said
+    assert (run / "weights.safetensors").read_bytes() == weights
+    assert path.exists()
 
 
 def test_a_full_disk(tmp_path: Path) -> None:

@@ -211,7 +211,7 @@ def test_every_transition_once_and_in_order() -> None:
         assert next(transitions, None) is None
     for game in rewards:
         assert len(game) > 30
-        assert game[-1] > game[len(game) // 2] > game[0]  # later frames have larger numbers
+        assert max(game[-5:]) > max(game[:5])  # later frames have larger numbers; a lost life cuts a sum short
 
 
 # Acting

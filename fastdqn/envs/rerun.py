@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
+from fastdqn.checkpoint import copied
 from fastdqn.envs.make import PlayEnv
 from fastdqn.seeding import game_seed
 from fastdqn.types import EpisodeEnd, Observation
 
-RESET = 255
+RESET = -1
 """Stands, among the actions that were played, for a reset in the middle of a game."""
 
 
@@ -40,8 +42,11 @@ class Rerun:
         self._seed = seed
         self._pop: Any = env.get_wrapper_attr("pop_finished")
         self._game = -1
-        self._actions = bytearray()
+        self._actions: list[int] = []
+        self._obs: Observation = np.zeros(0, np.uint8)
         self._over = True
+        self.repeated = True
+        """Whether the game that was played again last was the same."""
         self._finished: tuple[EpisodeEnd, ...] = ()
 
     def reset(self) -> Observation:
@@ -57,6 +62,7 @@ class Rerun:
         """Play one env step."""
         self._actions.append(action)
         obs, reward, terminated, truncated, _ = self.env.step(action)
+        self._obs = obs
         finished = self._pop()
         self._finished += finished
         self._over = bool(finished) and (terminated or truncated)
@@ -69,25 +75,41 @@ class Rerun:
 
     def state(self) -> dict[str, Any]:
         """Return which game this is, and what was played in it."""
-        return {"game": self._game, "actions": torch.tensor(list(self._actions), dtype=torch.uint8)}
+        return {
+            "game": self._game,
+            "actions": torch.tensor(self._actions, dtype=torch.int32),
+            "obs": copied(np.asarray(self._obs)),
+        }
 
     def play_again(self, state: Mapping[str, Any]) -> Iterator[tuple[int, Observation, Played | None]]:
         """Yield the running game's first observation, then for each thing that was done in it the action, the
         observation there is now, and what the env step yielded (None for a reset).
+
+        If that is not the game that it was (`repeated`), the next reset begins a new one.
         """
         self._game, self._over = state["game"] - 1, True
         yield RESET, self.reset(), None
         actions: list[int] = state["actions"].tolist()
+        self.repeated = True
+        ended = False
         for action in actions:
+            if ended != (action == RESET):  # it ended when it had not, or the other way round
+                self.repeated = False
+                break
             if action == RESET:
                 yield action, self.reset(), None
+                ended = False
             else:
                 played = self.step(action)
+                ended = played.terminated or played.truncated
                 yield action, played.obs, played
         self._finished = ()  # those were counted when they were played first
+        self.repeated = self.repeated and np.array_equal(np.asarray(self._obs), state["obs"].numpy())
+        self._over = self._over or not self.repeated
 
     def _reset(self, seed: int | None) -> Observation:
         obs: Observation = self.env.reset(seed=seed)[0]
         self._finished += self._pop()  # games that ended among the no-ops
         self._over = False
+        self._obs = obs
         return obs

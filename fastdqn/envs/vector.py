@@ -329,8 +329,9 @@ class SerialVector:
             shown = [_newest(obs) for _, obs, _ in env.play_again(said)]
             frames.append(shown[-1])
         self.newest = np.stack(frames)
-        self._over = state["over"].numpy().copy()
-        return np.zeros(self.num_envs, bool)
+        anew = np.array([not env.repeated for env in self.envs])
+        self._over = state["over"].numpy() | anew
+        return anew
 
 
 def make_vector_env(

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fastdqn.checkpoint import Later, copied, pack, unpack
+from fastdqn.checkpoint import Later, copied, pack, set_generator, unpack
 from fastdqn.errors import UserError
 from fastdqn.types import Batch, Frame, VectorStep
 
@@ -50,6 +50,7 @@ class FrameReplay:
         gamma: discount for each env step.
         device: where everything lives.
         seed: of the draws.
+        end_at_reward: whether a reward other than 0 terminates a window.
 
     Raises:
         UserError: the capacity does not fit into the memory, or is too small for N games.
@@ -65,6 +66,7 @@ class FrameReplay:
         gamma: float,
         device: torch.device,
         seed: int,
+        end_at_reward: bool = False,
     ) -> None:
         rows = capacity // num_envs
         least = (stack + n_step + 2) * num_envs
@@ -80,6 +82,7 @@ class FrameReplay:
         self._rows = rows
         self._stack = stack
         self._n = n_step
+        self._end_at_reward = end_at_reward
         self._reach = rows - stack - 1  # how far back a transition may start
         self._shape = frame_shape
         size = self.size
@@ -137,8 +140,9 @@ class FrameReplay:
         age[step.reset] = 0
         self._host_age = age
         packed = self._staged[turn].numpy()
-        packed[0], packed[1], packed[2] = actions, step.reward, step.terminated
-        packed[3], packed[4], packed[5] = step.terminated | step.truncated, step.reset, age
+        terminated = step.terminated | (step.reward != 0) if self._end_at_reward else step.terminated
+        packed[0], packed[1], packed[2] = actions, step.reward, terminated
+        packed[3], packed[4], packed[5] = terminated | step.truncated, step.reset, age
         there = self._staged[turn].to(self.device, non_blocking=True)
         end = old + self.num_envs
         self._action[old:end] = there[0]
@@ -161,7 +165,10 @@ class FrameReplay:
         if self.device.type == "cpu":
             self._unsaved = first
         else:
-            frames = frames[: min(last + 1, self._rows) * self.num_envs].cpu()  # at once: one thread uses the device
+            frames = frames[: min(last + 1, self._rows) * self.num_envs]
+            if frames.nbytes > psutil.virtual_memory().available:
+                raise MemoryError(f"{frames.nbytes / 1e9:.1f} GB of frames do not fit into the host's memory")
+            frames = frames.cpu()  # at once: one thread uses the device
         return {
             "head": last,
             "host_age": copied(self._host_age),
@@ -180,7 +187,7 @@ class FrameReplay:
         for begin, packed in state["frames"]:
             rows = unpack(packed)
             self._frames[begin : begin + len(rows)] = rows
-        self.generator.set_state(state["generator"])
+        set_generator(self.generator, state["generator"])
 
     def pixels(self) -> tuple[Tensor, Tensor]:
         """Return each pixel's mean and standard deviation over all stored frames, (H, W) float32 each."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import psutil
 import torch
 
-from fastdqn.checkpoint import Later, Packed, unpack
+from fastdqn.checkpoint import Later, pack, unpack
 from fastdqn.config import FRAME_BYTES
 from fastdqn.errors import UserError
 from fastdqn.seeding import set_state, state_of
@@ -77,20 +78,25 @@ def _packed(items: Sequence[Transition]) -> dict[str, Any]:
     """Return transitions to be stored: every frame once, and what each observation is made of."""
     number: dict[int, int] = {}  # of a frame, by its identity
     frames: list[Frame] = []
-    stacks: list[list[int]] = []
-    for item in items:
-        for obs in (item.obs, item.next_obs):
-            stack: list[int] = []
-            for frame in _frames_of(obs):
+    pieces: list[dict[str, Any]] = []
+    depth = len(_frames_of(items[0].obs)) if items else 0
+    stacks = np.zeros((2 * len(items), depth), np.int32)
+    packed = 0
+    for row, item in enumerate(items):
+        for side, obs in enumerate((item.obs, item.next_obs)):
+            for place, frame in enumerate(_frames_of(obs)):
                 if id(frame) not in number:
                     number[id(frame)] = len(frames)
                     frames.append(frame)
-                stack.append(number[id(frame)])
-            stacks.append(stack)
-    pieces = [Packed(np.stack(frames[i : i + _PIECE])) for i in range(0, len(frames), _PIECE)]
+                stacks[2 * row + side, place] = number[id(frame)]
+        if len(frames) - packed >= _PIECE or row + 1 == len(items):
+            if len(frames) > packed:
+                pieces.append(pack(np.stack(frames[packed:])))
+            packed = len(frames)
+            time.sleep(0.001)  # the run's own thread wants to go on
     return {
         "frames": pieces,
-        "stacks": torch.tensor(stacks, dtype=torch.int32),
+        "stacks": torch.from_numpy(stacks),
         "action": torch.tensor([item.action for item in items], dtype=torch.int64),
         "reward": torch.tensor([item.reward for item in items], dtype=torch.float64),
         "discount": torch.tensor([item.discount for item in items], dtype=torch.float64),
