@@ -94,7 +94,7 @@ def test_offline_unless_told_otherwise(
 def test_one_that_fails_does_not_end_the_run(
     tmp_path: Path, modules: dict[str, Noted], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*args: Any, **options: Any) -> None:
+    def fail(*_: Any) -> None:
         raise ConnectionError("no network")
 
     monkeypatch.setattr(modules["wandb"], "log", fail)

@@ -11,7 +11,7 @@ import torch
 from fastdqn.checkpoint import copied
 from fastdqn.envs.make import PlayEnv
 from fastdqn.seeding import game_seed
-from fastdqn.types import EpisodeEnd, Observation
+from fastdqn.types import EpisodeEnd, LazyFrames, Observation
 
 RESET = -1
 """Stands, among the actions that were played, for a reset in the middle of a game."""
@@ -43,7 +43,7 @@ class Rerun:
         self._pop: Any = env.get_wrapper_attr("pop_finished")
         self._game = -1
         self._actions: list[int] = []
-        self._obs: Observation = np.zeros(0, np.uint8)
+        self._obs: Observation = LazyFrames((np.zeros((1, 1, 1), np.uint8),))
         self._over = True
         self.repeated = True
         """Whether the game that was played again last was the same."""
