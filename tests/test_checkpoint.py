@@ -171,11 +171,11 @@ def test_a_failure_in_the_thread_is_raised_here_and_abandons_what_waits(tmp_path
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_killed_at_any_moment_a_good_one_is_left(tmp_path: Path) -> None:
-    """A process saves one checkpoint after the other and is killed, sixty times, whatever it is about."""
+    """A process saves one checkpoint after the other and is killed, 55 times, whatever it is about."""
     rng = random.Random(0)
     values = np.arange(200_000)
     at = during = 0
-    for _ in range(60):
+    for _ in range(55):
         child = os.fork()
         if child == 0:
             try:
