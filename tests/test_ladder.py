@@ -37,7 +37,7 @@ def test_01_and_02_repeat_and_02_with_one_step_is_01(tmp_path: Path, n_step: int
     """Breakout loses its lives, and so has episodes and rewards, within the few env steps."""
     words = (*SHORT, "--game", "breakout", "--replay-size", "150", "--n-step", str(n_step))
     first = fingerprint(train("01_baseline", tmp_path / "a", *words))
-    assert first[2]["updates"] == 100 or n_step > 1  # at env steps 100 to 199
+    assert first[2]["updates"] == 101 or n_step > 1  # at env steps 100 to 200
     assert first == fingerprint(train("02_play_steps", tmp_path / "c", *words, "--steps", "1"))
     if n_step > 1:
         return
@@ -45,7 +45,7 @@ def test_01_and_02_repeat_and_02_with_one_step_is_01(tmp_path: Path, n_step: int
     assert first[0] != fingerprint(train("01_baseline", tmp_path / "d", *words, "--seed", "1"))[0]
     four = fingerprint(train("02_play_steps", tmp_path / "e", *words))
     assert four == fingerprint(train("02_play_steps", tmp_path / "f", *words))
-    assert (four[2]["updates"], four[2]["samples"]) == (25, 25 * 16)
+    assert (four[2]["updates"], four[2]["samples"]) == (26, 26 * 16)
     assert four[0] != first[0]
 
 
@@ -54,7 +54,7 @@ def test_a_player_process_keeps_the_ratio_exactly(tmp_path: Path, script: str, s
     run = train(script, tmp_path, *SHORT, "--steps", str(steps), "--replay-initial", "99", "--max-env-steps", "198")
     result = summary(run)
     assert result["env_steps"] == 198
-    assert result["updates"] == (198 - 99) // steps  # the one due at env step 198 comes after the end
+    assert result["updates"] == (198 - 99) // steps + 1  # at env steps 99 to 198
     assert result["samples"] == result["updates"] * 4 * steps
     for line in records(run, "speed.jsonl"):
         if line["updates"]:
@@ -76,7 +76,7 @@ def test_the_ratio_holds_with_a_slow_player(tmp_path: Path) -> None:
         "120",
     )
     result = summary(train("03_parallel", tmp_path, *words))
-    assert (result["env_steps"], result["updates"]) == (120, 20)
+    assert (result["env_steps"], result["updates"]) == (120, 21)
 
 
 @pytest.mark.parametrize("script", VECTOR)
