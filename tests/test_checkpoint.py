@@ -352,7 +352,7 @@ def breakout(**protocol: Any) -> AtariVector:
     return AtariVector("breakout", Protocol(**protocol), 3, SEED, threads=2)
 
 
-@pytest.mark.parametrize("steps", [1, 60, 700, 2500])
+@pytest.mark.parametrize("steps", [1, 1500])
 def test_emulators_go_on_exactly(tmp_path: Path, steps: int) -> None:
     """Some resets later, in the middle of games that began at different times: the same from here on, resets too."""
     there, here = breakout(), breakout()
@@ -372,7 +372,7 @@ def test_emulators_go_on_exactly(tmp_path: Path, steps: int) -> None:
     assert play(once_more, np.random.default_rng(2), 200) == play(there, np.random.default_rng(2), 200)
 
 
-@pytest.mark.parametrize("steps", [900, 1700])
+@pytest.mark.parametrize("steps", [1700])
 def test_games_that_end_while_they_wait_for_their_turn_go_on_exactly(tmp_path: Path, steps: int) -> None:
     """In Space Invaders no-ops end a game soon, so that one that waits for its turn has been reset meanwhile."""
     there, here = (AtariVector("space_invaders", Protocol(), 4, SEED, threads=2) for _ in range(2))

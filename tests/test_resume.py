@@ -113,9 +113,7 @@ def same(left: Any, right: Any, path: str = "") -> None:
     [
         ("01_baseline", PLAIN),
         ("02_play_steps", (*PLAIN, "--steps", "4")),
-        ("06_vector_env", VECTOR),
         ("07_device_replay", VECTOR),
-        ("08_overlap", VECTOR),
         ("09_cuda_graph", (*VECTOR, "--center-frames", "--final-learning-rate", "1e-5")),
         ("10_rainbow", RAINBOW),
         ("11_pong_in_seconds", (*VECTOR, "--network", "small", "--late-score", "-1", "--late-steps", "8")),
@@ -140,8 +138,9 @@ def test_n_and_n_more_are_2n(tmp_path: Path, script: str, words: tuple[str, ...]
     assert all(a[key] == b[key] for key in ("env_steps", "updates", "samples", "episodes", "mean_100"))
 
 
-@pytest.mark.parametrize("script", ["03_parallel", "05_opencv_wrappers"])  # 04 has the loop of both
-def test_with_a_player_process_counters_ratio_and_schedules_go_on(tmp_path: Path, script: str) -> None:
+def test_with_a_player_process_counters_ratio_and_schedules_go_on(tmp_path: Path) -> None:
+    """04 and 05 have the loop of 03."""
+    script = "03_parallel"
     run = train(script, tmp_path, *PLAIN, "--steps", "3", "--max-env-steps", "130")
     middle = summary(run)
     assert (middle["env_steps"], middle["updates"]) == (130, (129 - 60) // 3)
