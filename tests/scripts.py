@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
+import io
 import json
 import os
 import signal
@@ -15,6 +17,9 @@ from typing import Any
 
 import psutil
 
+from fastdqn import cli
+from fastdqn.config import SCRIPT_OPTIONS
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -22,8 +27,27 @@ def command(script: str, folder: Path, *words: str) -> list[str]:
     return [sys.executable, str(ROOT / "experiments" / f"{script}.py"), "--runs-dir", str(folder), *words]
 
 
+PARALLEL = ("03_parallel", "04_cuda_async", "05_opencv_wrappers")
+
+
+def here(script: str, *words: str) -> str:
+    """Run a script in this process, which saves the time of its imports; return what it printed."""
+    spec = importlib.util.spec_from_file_location(f"script_{script}", ROOT / "experiments" / f"{script}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        assert module.train(cli.parse(SCRIPT_OPTIONS[script], "", words)) == 0
+    return out.getvalue()
+
+
 def train(script: str, folder: Path, *words: str, timeout: float = 240.0) -> Path:
-    """Run a script to its end and return its run folder."""
+    """Run a script to its end and return its run folder; in this process if it has no other."""
+    if script not in PARALLEL and not {"--cuda", "--max-minutes", "--seeds", "all"} & set(words):
+        here(script, "--runs-dir", str(folder), *words)
+        return only_run(folder)
     done = subprocess.run(
         command(script, folder, *words), capture_output=True, text=True, cwd=ROOT, timeout=timeout, check=False
     )

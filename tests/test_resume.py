@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import importlib.util
-import io
 import json
 import os
 import shutil
@@ -23,44 +20,22 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from fastdqn import cli, startup
 from fastdqn.checkpoint import Checkpoints, checkpoints_in, newest, read
-from fastdqn.config import SCRIPT_OPTIONS, FastOptions, Options, RainbowOptions
+from fastdqn.config import FastOptions, Options, RainbowOptions
 from fastdqn.errors import UserError
 from fastdqn.replay.transitions import _unpacked
-from tests import scripts
-from tests.scripts import ROOT, command, only_run, records, started, summary
+from tests.scripts import PARALLEL, ROOT, command, here, only_run, records, started, summary, train
 
 SMALL = ("--game", "breakout", "--replay-initial", "60", "--batch-size", "4", "--target-sync", "40", "--n-step", "3")
 PLAIN = (*SMALL, "--replay-size", "150", "--epsilon-decay", "200", "--checkpoint-minutes", "None")
 VECTOR = (*PLAIN, "--num-envs", "3", "--env-threads", "2", "--steps", "4")
 RAINBOW = (*VECTOR, "--variant", "rainbow", "--network", "small", "--report-env-steps", "50", "--held-out", "20")
 HALF, WHOLE = "130", "260"
-PARALLEL = ("03_parallel", "04_cuda_async", "05_opencv_wrappers")
 
 
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that is resumed here moves this process's clock; put it back."""
     monkeypatch.setattr(startup, "_began", startup._began)
-
-
-def here(script: str, *words: str) -> str:
-    """Run a script in this process, which saves the time of its imports; return what it printed."""
-    spec = importlib.util.spec_from_file_location(f"script_{script}", ROOT / "experiments" / f"{script}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out):
-        assert module.train(cli.parse(SCRIPT_OPTIONS[script], "", words)) == 0
-    return out.getvalue()
-
-
-def train(script: str, folder: Path, *words: str) -> Path:
-    if script in PARALLEL:
-        return scripts.train(script, folder, *words)
-    here(script, "--runs-dir", str(folder), *words)
-    return only_run(folder)
 
 
 def go_on(script: str, run: Path, *words: str, code: int = 0) -> str:
