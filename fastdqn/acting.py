@@ -31,7 +31,22 @@ class Policy(Protocol):
     def load(self, state: Mapping[str, Any]) -> None: ...
 
 
-class EpsilonGreedy:
+class _Exploring:
+    """A policy whose state is its random numbers."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self._rng = rng
+
+    def state(self) -> dict[str, Any]:
+        """Return where the random numbers stand."""
+        return {"rng": state_of(self._rng)}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Go on with the random numbers from there."""
+        set_state(self._rng, state["rng"])
+
+
+class EpsilonGreedy(_Exploring):
     """A random action with probability epsilon, else the action of the largest value (Watkins 1989).
 
     The network is evaluated on `device` for the greedy actions only.
@@ -47,7 +62,7 @@ class EpsilonGreedy:
         self._network = network
         self._num_actions = num_actions
         self._device = device
-        self._rng = rng
+        super().__init__(rng)
 
     def act(self, obs: Observation, epsilon: float) -> int:
         """Return an action in [0, A) for one observation (C, H, W)."""
@@ -56,14 +71,6 @@ class EpsilonGreedy:
         with torch.inference_mode():
             batch = torch.from_numpy(np.asarray(obs)).unsqueeze(0).to(self._device)  # (1, C, H, W)
             return int(self._network(batch).argmax(dim=1).item())
-
-    def state(self) -> dict[str, Any]:
-        """Return where the random numbers stand."""
-        return {"rng": state_of(self._rng)}
-
-    def load(self, state: Mapping[str, Any]) -> None:
-        """Go on with the random numbers from there."""
-        set_state(self._rng, state["rng"])
 
 
 class Player:
@@ -128,7 +135,7 @@ def epsilon_at(env_step: int, dqn: DQNOptions) -> float:
     return linear_epsilon(env_step, dqn.epsilon_start, dqn.epsilon_final, dqn.epsilon_decay)
 
 
-class VectorEpsilonGreedy:
+class VectorEpsilonGreedy(_Exploring):
     """Epsilon-greedy actions for N games at once; one evaluation of the network serves them all.
 
     Args:
@@ -144,7 +151,7 @@ class VectorEpsilonGreedy:
         self._greedy = greedy
         self._num_envs = num_envs
         self._num_actions = num_actions
-        self._rng = rng
+        super().__init__(rng)
 
     def act(self, epsilon: NDArray[np.float64]) -> NDArray[np.int64]:
         """Return N actions in [0, A), int64, for N probabilities to explore."""
@@ -153,14 +160,6 @@ class VectorEpsilonGreedy:
         if explore.all():
             return actions
         return np.where(explore, actions, self._greedy())
-
-    def state(self) -> dict[str, Any]:
-        """Return where the random numbers stand."""
-        return {"rng": state_of(self._rng)}
-
-    def load(self, state: Mapping[str, Any]) -> None:
-        """Go on with the random numbers from there."""
-        set_state(self._rng, state["rng"])
 
 
 def greedy_actions(greedy: Callable[[Tensor], Tensor], obs: Tensor) -> NDArray[np.int64]:

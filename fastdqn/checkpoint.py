@@ -192,29 +192,23 @@ class Checkpoints:
         }
         self.folder.mkdir(exist_ok=True)
         path = self.folder / f"{env_steps:012}.checkpoint"
-        unfinished = path.with_suffix(".unfinished")
-        try:
+
+        def write(unfinished: Path) -> None:
             with unfinished.open("wb") as file:
                 file.write(json.dumps(header).encode() + b"\n")
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-            unfinished.replace(path)
-        except OSError:
-            with contextlib.suppress(OSError):
-                unfinished.unlink()
-            raise
+
+        write_whole(path, write)
         _sync_folder(self.folder)
+        found = checkpoints_in(self.folder.parent)
         # What others wrote after the run was resumed there is of a future that --resume-previous gave up.
         given_up = path.stem if self._begun is None else f"{self._begun:012}"
-        before = [
-            other
-            for other in checkpoints_in(self.folder.parent)
-            if other.stem < path.stem and (other in self._own or other.stem <= given_up)
-        ]
+        before = [other for other in found if other.stem < path.stem and (other in self._own or other.stem <= given_up)]
         kept = {path, *before[1 - KEPT :]}
         self._own.add(path)
-        for old in {*checkpoints_in(self.folder.parent), *self.folder.glob("*.unfinished")} - kept:
+        for old in {*found, *self.folder.glob("*.unfinished")} - kept:
             with contextlib.suppress(OSError):
                 old.unlink()
         return path, path.stat().st_size
@@ -223,8 +217,13 @@ class Checkpoints:
 def write_whole(path: Path, write: Callable[[Path], None]) -> None:
     """Let `write` fill a file beside `path`, then move it there: whoever looks sees the old one or the new one."""
     unfinished = path.with_name(f"{path.name}.unfinished")
-    write(unfinished)
-    unfinished.replace(path)
+    try:
+        write(unfinished)
+        unfinished.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            unfinished.unlink()
+        raise
 
 
 def checkpoints_in(run: Path) -> list[Path]:
