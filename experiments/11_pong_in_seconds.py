@@ -23,12 +23,12 @@ from fastdqn.device import keep_freed_memory, prepare_device
 from fastdqn.envs.vector import describe_games
 from fastdqn.replay.frames import describe_frame_replay
 from fastdqn.run import Run
-from fastdqn.schedules import plays_well, target_sync_due
+from fastdqn.schedules import groups, plays_well, target_sync_due
 from fastdqn.variants import (
     describe_variant,
     fastest_form,
     fastest_greedy,
-    fastest_update,
+    fastest_updates,
     make_games,
     make_learner,
     make_policy,
@@ -49,7 +49,7 @@ def train(options: RecordOptions) -> int:
     learner = make_learner(options, games.obs_shape, games.num_actions, device, form)
     replay = make_rainbow_replay(options, device)
     batch_size = dqn.batch_size * options.steps
-    update = fastest_update(learner, replay, batch_size)
+    make_updates = fastest_updates(learner, replay, batch_size)
     schedule = scheduled(options, learner, replay)
     reporter = make_reporter(options, learner, replay)
     notes = (
@@ -80,10 +80,11 @@ def train(options: RecordOptions) -> int:
             schedule(env_steps)
             if run.updates == 0 and run.due(every):
                 learner.see(*replay.pixels())  # nothing without --center-frames or --pixel-floor
-            for env_step in run.due(every):
+            for due in groups(run.due(every), learner.at_once):
                 with run.where("update"):
-                    run.updated(update(), batch_size)
-                if target_sync_due(env_step, dqn.target_sync, every):
+                    for metrics in make_updates(len(due)):
+                        run.updated(metrics, batch_size)
+                if any(target_sync_due(env_step, dqn.target_sync, every) for env_step in due):
                     learner.sync_target()
 
             with run.where("emulator"):

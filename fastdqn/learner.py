@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, Literal, TypeVar, cast
 
 import numpy as np
@@ -18,6 +19,7 @@ from fastdqn.config import DQNOptions
 from fastdqn.losses import weighted_mean
 from fastdqn.networks import noisy_layers, torsos, use_channels_last
 from fastdqn.objectives import Objective, ValueObjective
+from fastdqn.threads import SideBySide
 from fastdqn.types import Batch, Metrics
 
 ResultT = TypeVar("ResultT")
@@ -33,6 +35,62 @@ class Form:
 
 
 PLAIN = Form()
+
+
+class _Branch:
+    """What computes one gradient: an online and a target network, with noise of their own if they have noisy layers.
+
+    Args:
+        form: how the arithmetic is laid out.
+        double: whether the online network chooses the action whose value the target network gives.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        target: nn.Module,
+        objective: Objective,
+        noise: torch.Generator,
+        form: Form,
+        double: bool,
+    ) -> None:
+        self.network = network
+        self.target = target
+        self.noise = noise
+        self.parameters = list(network.parameters())
+        self._objective = objective
+        self._noisy = tuple(noisy_layers(network).values())
+        self._noisy_target = tuple(noisy_layers(target).values())
+        self._selector = network if double else None
+        self._form = form
+        self._device = self.parameters[0].device
+
+    def arithmetic(self) -> torch.autocast:
+        return torch.autocast(self._device.type, torch.bfloat16, enabled=self._form.bf16)
+
+    def draw_noise(self, generator: torch.Generator | None = None) -> None:
+        for layer in self._noisy:
+            layer.draw(generator or self.noise)
+
+    def gradient(self, batch: Batch, weight: Tensor | None) -> Metrics:
+        """Leave the gradient of the mean error on `batch` with the online network's parameters."""
+        for layer in self._noisy_target:
+            layer.draw(self.noise)
+        # Two regions: in one, PyTorch before 2.11 reuses the selector's bf16 weights, which carry no gradient.
+        with torch.no_grad(), self.arithmetic():
+            output_t = selector_t = self.target(batch.next_obs)  # (B, A) or (B, A, Z)
+            if self._selector is not None:
+                self.draw_noise()
+                selector_t = self._selector(batch.next_obs)
+        self.draw_noise()
+        with self.arithmetic():
+            output_tm1 = self.network(batch.obs)
+        errors = self._objective.errors(output_tm1, batch, output_t, selector_t)
+        loss = weighted_mean(errors.loss, weight)
+        for parameter in self.parameters:
+            parameter.grad = None
+        loss.backward()
+        return Metrics(loss.detach(), errors.value.mean(), errors.priority)
 
 
 class DQNLearner:
@@ -52,6 +110,7 @@ class DQNLearner:
         target_average: share by which each update moves the target network towards the online one; None to copy it in
             `sync_target` alone.
         act_with: the network whose greedy actions are played.
+        threads: where the gradients of several batches are computed side by side; one at a time by default.
     """
 
     def __init__(
@@ -64,11 +123,12 @@ class DQNLearner:
         noise: torch.Generator | None = None,
         target_average: float | None = None,
         act_with: Literal["online", "target"] = "online",
+        threads: SideBySide | None = None,
     ) -> None:
         self.network = network
         self.form = form
         self.objective: Objective = objective or ValueObjective()
-        self._device = device = next(network.parameters()).device
+        device = next(network.parameters()).device
         self.target = make_network().to(device).requires_grad_(False)
         if form.channels_last:
             use_channels_last(self.network)
@@ -79,10 +139,23 @@ class DQNLearner:
         self._copy_target()
         self.actor = self.network if act_with == "online" else self.target
         self.noise = noise or torch.Generator(device)
-        self._noisy = tuple(noisy_layers(self.network).values())
-        self._noisy_target = tuple(noisy_layers(self.target).values())
         self._noisy_actor = tuple(noisy_layers(self.actor).values())
-        self._selector = network if options.double else None
+        self._threads = threads or SideBySide(1, torch.get_num_threads())
+        self.at_once = self._threads.count  # most batches that `update_all` takes
+        self._branches = [
+            _Branch(self.network, self.target, self.objective, self.noise, form, options.double),
+            *[
+                _Branch(
+                    _sharing(make_network().to(device), self.network),
+                    _sharing(make_network().to(device).requires_grad_(False), self.target),
+                    self.objective,
+                    torch.Generator(device).manual_seed(self.noise.initial_seed() + i),
+                    form,
+                    options.double,
+                )
+                for i in range(1, self._threads.count)
+            ],
+        ]
         _keep_compiler_out()
         graphed = device.type == "cuda" and form.fused  # such an update may be captured
         # In a graph the step size is read from the device, so that it may change between two replays.
@@ -105,7 +178,7 @@ class DQNLearner:
         Networks that were made to center or scale their inputs do so from now on.
         """
         for torso in (*torsos(self.network), *torsos(self.target)):
-            torso.set_frame(mean, deviation)
+            torso.set_frame(mean, deviation)  # those of other branches are the same
 
     def values(self, obs: Tensor) -> Tensor:
         """Return the online network's values, float32 (B, A), for uint8 (B, C, H, W), as the update computes them."""
@@ -113,21 +186,24 @@ class DQNLearner:
 
     def outputs(self, obs: Tensor) -> Tensor:
         """Return what the online network makes of `obs`, (B, A) values or (B, A, Z) logits, float32."""
-        with self._arithmetic():
+        with self._branches[0].arithmetic():
             return self.network(obs)
 
     def greedy(self, obs: Tensor) -> Tensor:
         """Return the actions (B,) of largest value; noisy layers draw new noise, one for all of them."""
         for layer in self._noisy_actor:
             layer.draw(self.noise)
-        with torch.no_grad(), self._arithmetic():
-            output = self.actor(obs)
-            return self.objective.values(output).argmax(dim=1)
+        if self._threads.count == 1:
+            return self._greedy(obs)
+        return torch.cat(self._threads(*[partial(self._greedy, part) for part in obs.chunk(self._threads.count)]))
+
+    def _greedy(self, obs: Tensor) -> Tensor:
+        with torch.no_grad(), self._branches[0].arithmetic():
+            return self.objective.values(self.actor(obs)).argmax(dim=1)
 
     def draw_noise(self, generator: torch.Generator | None = None) -> None:
         """Draw new noise for the online network, if it has noisy layers, with the learner's generator or another."""
-        for layer in self._noisy:
-            layer.draw(generator or self.noise)
+        self._branches[0].draw_noise(generator)
 
     def update(self, batch: Batch, weight: Tensor | None = None) -> Metrics:
         """Make one optimiser step on `batch` (B transitions on the learner's device); does not wait for it.
@@ -135,26 +211,28 @@ class DQNLearner:
         Args:
             weight: importance weights (B,), None for ones.
         """
-        for layer in self._noisy_target:
-            layer.draw(self.noise)
-        # Two regions: in one, PyTorch before 2.11 reuses the selector's bf16 weights, which carry no gradient.
-        with torch.no_grad(), self._arithmetic():
-            output_t = selector_t = self.target(batch.next_obs)  # (B, A) or (B, A, Z)
-            if self._selector is not None:
-                self.draw_noise()
-                selector_t = self._selector(batch.next_obs)
-        self.draw_noise()
-        with self._arithmetic():
-            output_tm1 = self.network(batch.obs)
-        errors = self.objective.errors(output_tm1, batch, output_t, selector_t)
-        loss = weighted_mean(errors.loss, weight)
-        self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        self.optimizer.step()
-        if self._average is not None:
-            for target, online in self._pairs:
-                target.lerp_(online, self._average)
-        return Metrics(loss.detach(), errors.value.mean(), errors.priority)
+        (metrics,) = self.update_all([(batch, weight)])
+        return metrics
+
+    def update_all(self, batches: Sequence[tuple[Batch, Tensor | None]]) -> list[Metrics]:
+        """Make an optimiser step on each of a few batches, one after the other, from gradients that were all computed
+        side by side before the first of these steps: the last gradient is as many steps old as there are others.
+
+        Args:
+            batches: at most `at_once`, each with its importance weights (B,), None for ones.
+        """
+        metrics = self._threads(
+            *[partial(branch.gradient, *batch) for branch, batch in zip(self._branches, batches, strict=False)]
+        )
+        for branch in self._branches[: len(metrics)]:
+            if branch is not self._branches[0]:
+                for parameter, other in zip(self._branches[0].parameters, branch.parameters, strict=True):
+                    parameter.grad = other.grad
+            self.optimizer.step()
+            if self._average is not None:
+                for target, online in self._pairs:
+                    target.lerp_(online, self._average)
+        return metrics
 
     def state(self) -> dict[str, Any]:
         """Return copies of networks, optimiser and noise generator."""
@@ -162,7 +240,7 @@ class DQNLearner:
             "network": _copied(self.network.state_dict()),
             "target": _copied(self.target.state_dict()),
             "optimizer": _copied(self.optimizer.state_dict()),
-            "noise": self.noise.get_state(),
+            "noise": [branch.noise.get_state() for branch in self._branches],
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -172,7 +250,8 @@ class DQNLearner:
         groups = self.optimizer.state_dict()["param_groups"]  # how it is carried out is this device's
         self.optimizer.load_state_dict({"state": state["optimizer"]["state"], "param_groups": groups})
         self.set_learning_rate(float(state["optimizer"]["param_groups"][0]["lr"]))
-        set_generator(self.noise, state["noise"])
+        for branch, noise in zip(self._branches, state["noise"], strict=True):
+            set_generator(branch.noise, noise)
 
     def sync_target(self) -> None:
         """Copy the online network into the target network (Mnih et al. 2015); nothing to do where it is averaged."""
@@ -182,9 +261,6 @@ class DQNLearner:
     def _copy_target(self) -> None:
         for target, online in self._pairs:
             target.copy_(online)
-
-    def _arithmetic(self) -> torch.autocast:
-        return torch.autocast(self._device.type, torch.bfloat16, enabled=self.form.bf16)
 
 
 class Graphed(Generic[ResultT]):
@@ -251,6 +327,15 @@ class GraphedActions:
         self._copied.record()
         self._copied.synchronize()
         return self._pinned.numpy()
+
+
+def _sharing(network: nn.Module, other: nn.Module) -> nn.Module:
+    """Return `network` with the weights of `other`, the very same memory, but gradients and noise of its own."""
+    for own, shared in zip(network.parameters(), other.parameters(), strict=True):
+        own.data = shared.data
+    for torso, seen in zip(torsos(network), torsos(other), strict=True):
+        torso.mean_frame, torso.pixel_gain = seen.mean_frame, seen.pixel_gain
+    return network
 
 
 def _copied(value: Any) -> Any:

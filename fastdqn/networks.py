@@ -75,10 +75,11 @@ class Torso(nn.Module):
         self.features = in_channels * height * width
 
     def forward(self, obs: Tensor) -> Tensor:
-        pixels = obs.to(torch.float32, copy=True)
+        pixels = obs.to(torch.float32, copy=True)  # in the layout of obs
         if self.mean_frame is not None:
-            pixels -= self.mean_frame
-        return self.convs(pixels.mul_(self._scale if self.pixel_gain is None else self.pixel_gain))
+            pixels -= _as_laid_out(self.mean_frame, pixels)
+        gain = self._scale if self.pixel_gain is None else _as_laid_out(self.pixel_gain, pixels)
+        return self.convs(pixels.mul_(gain))
 
     def set_frame(self, mean: Tensor, deviation: Tensor) -> None:
         """Subtract `mean` from all inputs and scale them by `deviation`, (H, W) float32, as far as it was made to."""
@@ -256,6 +257,16 @@ def use_channels_last(network: nn.Module) -> None:
     the first convolution reorders them faster.
     """
     network.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue] - an overload is missing
+
+
+def _as_laid_out(frame: Tensor, pixels: Tensor) -> Tensor:
+    """Return `frame`, (H, W), so that it meets `pixels`, (B, C, H, W), without strides: one for each channel where
+    channels are last.
+    """
+    channels = pixels.shape[1]
+    if channels == 1 or not pixels.is_contiguous(memory_format=torch.channels_last):
+        return frame
+    return frame.unsqueeze(-1).expand(*frame.shape, channels).contiguous().permute(2, 0, 1)
 
 
 def _linear(inputs: int, outputs: int, parts: HeadParts) -> nn.Module:

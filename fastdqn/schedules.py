@@ -43,3 +43,8 @@ def updates_due(since: int, until: int, every: int, initial: int) -> range:
     """
     first = max(since + 1, initial)
     return range(-(-first // every) * every, until + 1, every)
+
+
+def groups(env_steps: range, most: int) -> list[range]:
+    """Return `env_steps` in groups of at most `most`, in their order."""
+    return [env_steps[i : i + most] for i in range(0, len(env_steps), most)]

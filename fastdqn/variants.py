@@ -23,6 +23,7 @@ from fastdqn.replay.transitions import TransitionList, check_memory
 from fastdqn.reports import Reporter
 from fastdqn.schedules import linear
 from fastdqn.seeding import as_int, seeds_of, torch_generator
+from fastdqn.threads import SideBySide
 from fastdqn.types import Metrics
 
 
@@ -60,8 +61,9 @@ def make_learner(
     def network() -> nn.Module:
         return make_network(options, obs_shape, num_actions)
 
-    noise = torch.Generator(device).manual_seed(as_int(seeds_of(options.run.seed).noise))
     agent = options if isinstance(options, AgentOptions) else AgentOptions()
+    threads = _threads_of(agent, device)
+    noise = torch.Generator(device).manual_seed(as_int(seeds_of(options.run.seed).noise))
     return DQNLearner(
         network().to(device),
         network,
@@ -71,7 +73,22 @@ def make_learner(
         noise,
         agent.target_average,
         agent.act_with,
+        threads,
     )
+
+
+def _threads_of(agent: AgentOptions, device: torch.device) -> SideBySide | None:
+    """Return where gradients are computed side by side, None to compute one at a time.
+
+    Raises:
+        UserError: on a device on which one gradient has all there is already.
+    """
+    count = agent.gradient_threads
+    if count == 1:
+        return None
+    if device.type != "cpu":
+        raise UserError(f"--gradient-threads {count} is for the CPU; on {device} leave it out, or say 1.")
+    return SideBySide(count, max(1, torch.get_num_threads() // count))
 
 
 def _objective_of(options: Options, device: torch.device) -> Objective:
@@ -201,18 +218,33 @@ def fastest_update(learner: DQNLearner, replay: DeviceReplay, batch_size: int) -
     return once
 
 
+def fastest_updates(learner: DQNLearner, replay: DeviceReplay, batch_size: int) -> Callable[[int], list[Metrics]]:
+    """Return what makes so many updates, at most `learner.at_once`, and on the CPU computes their gradients at once."""
+    if replay.device.type == "cuda":
+        once = fastest_update(learner, replay, batch_size)
+        return lambda count: [once() for _ in range(count)]
+    return updates_of(learner, replay, batch_size)
+
+
 def update_of(learner: DQNLearner, replay: DeviceReplay, batch_size: int) -> Callable[[], Metrics]:
     """Return what `fastest_update` says, one operation after the other."""
+    updates = updates_of(learner, replay, batch_size)
+    return lambda: updates(1)[0]
+
+
+def updates_of(learner: DQNLearner, replay: DeviceReplay, batch_size: int) -> Callable[[int], list[Metrics]]:
+    """Return what draws so many batches, trains on them, and writes their priorities back where there are any."""
     if isinstance(replay, FrameReplay):
-        return lambda: learner.update(replay.sample(batch_size))
+        return lambda count: learner.update_all([(replay.sample(batch_size), None) for _ in range(count)])
 
-    def update() -> Metrics:
-        batch, weight, slot = replay.sample(batch_size)
-        metrics = learner.update(batch, weight)
-        replay.write_back(slot, metrics.priority)
-        return metrics
+    def updates(count: int) -> list[Metrics]:
+        drawn = [replay.sample(batch_size) for _ in range(count)]
+        made = learner.update_all([(batch, weight) for batch, weight, _ in drawn])
+        for (_, _, slot), metrics in zip(drawn, made, strict=True):
+            replay.write_back(slot, metrics.priority)
+        return made
 
-    return update
+    return updates
 
 
 def fastest_greedy(learner: DQNLearner, replay: DeviceReplay) -> Callable[[], NDArray[np.int64]]:

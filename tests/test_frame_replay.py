@@ -74,6 +74,23 @@ def play(rom: str, envs: int, steps: int, max_frames: int) -> Any:
         yield actions, step, stacks
 
 
+@pytest.mark.parametrize("stack", [1, 3, 4])
+def test_stacks_lie_with_channels_last_and_are_the_same(stack: int) -> None:
+    rng = np.random.default_rng(0)
+    replay = FrameReplay(2 * 40, 2, (36, 38), stack, 1, GAMMA, CPU, seed=0)
+    frames = rng.integers(256, size=(31, 2, 36, 38), dtype=np.uint8)
+    replay.reset(frames[0])
+    no = np.zeros(2, bool)
+    for frame in frames[1:]:
+        replay.add(np.zeros(2, np.int64), VectorStep(frame, np.zeros(2, np.float32), no, no, no, ()))
+    batch = replay.transitions(torch.tensor([5, 29, 10]), torch.tensor([0, 1, 1]))
+    assert batch.obs.shape == (3, stack, 36, 38)
+    assert batch.obs.is_contiguous(memory_format=torch.channels_last)
+    for row, (time, game) in enumerate(((5, 0), (29, 1), (10, 1))):
+        np.testing.assert_array_equal(batch.obs[row].numpy(), frames[time - stack + 1 : time + 1, game])
+        np.testing.assert_array_equal(batch.next_obs[row].numpy(), frames[time - stack + 2 : time + 2, game])
+
+
 @pytest.mark.parametrize(
     ("rom", "max_frames"), [("breakout", 108_000), ("space_invaders", 700), ("qbert", 800), ("pong", 500)]
 )

@@ -298,6 +298,9 @@ def test_centered_frames_by_hand() -> None:
     torch.testing.assert_close(learner.values(obs), by_hand, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(learner.target(obs), by_hand, rtol=1e-4, atol=1e-5)
     assert torch.equal(obs, before)
+    last = obs.to(memory_format=torch.channels_last)
+    torch.testing.assert_close(learner.values(last), by_hand, rtol=1e-4, atol=1e-5)
+    assert torch.equal(last, before)
     assert "torso.mean_frame" in learner.network.state_dict()
     plain = make_learner(FastOptions(), (4, 84, 84), 6, torch.device("cpu"))
     plain.see(mean, mean)  # a network that was not made for it goes on as it was

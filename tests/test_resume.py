@@ -28,7 +28,10 @@ from tests.scripts import PARALLEL, ROOT, command, here, only_run, records, star
 SMALL = ("--game", "breakout", "--replay-initial", "60", "--batch-size", "4", "--target-sync", "40", "--n-step", "3")
 PLAIN = (*SMALL, "--replay-size", "150", "--epsilon-decay", "200", "--checkpoint-minutes", "None")
 VECTOR = (*PLAIN, "--num-envs", "3", "--env-threads", "2", "--steps", "4")
-RAINBOW = (*VECTOR, "--variant", "rainbow", "--network", "small", "--report-env-steps", "50", "--held-out", "20")
+RAINBOW = (
+    *(*PLAIN, "--num-envs", "3", "--env-threads", "2", "--steps", "1", "--gradient-threads", "2"),
+    *("--variant", "rainbow", "--network", "small", "--report-env-steps", "50", "--held-out", "20"),
+)
 HALF, WHOLE = "130", "260"
 
 

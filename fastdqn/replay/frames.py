@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+import cv2
 import numpy as np
 import psutil
 import torch
@@ -328,7 +329,19 @@ class FrameReplay:
         age = self._age[self._index(time, game)].unsqueeze(1)  # (B, 1)
         where = self._index(time.unsqueeze(1) - self._back, game.unsqueeze(1))  # (B, C)
         where = torch.where(self._back <= age, where, self._zero)
+        if self.device.type == "cpu" and self._stack > 1:
+            return self._interleaved(where)
         return self._frames.index_select(0, where.flatten()).view(len(time), self._stack, *self._shape)
+
+    def _interleaved(self, where: Tensor) -> Tensor:
+        """Return the stacks (B, C, H, W) of the frames at `where`, (B, C), laid out as (B, H, W, C).
+
+        Convolutions on a CPU want them so, and bytes are reordered sooner than floats.
+        """
+        planes = self._frames.index_select(0, where.t().flatten()).view(self._stack, -1, 1).numpy()
+        stacks = torch.empty(len(where), *self._shape, self._stack, dtype=torch.uint8)
+        cv2.merge(list(planes), stacks.numpy().reshape(-1, 1, self._stack))
+        return stacks.permute(0, 3, 1, 2)
 
     def _put_frames(self, frames: Frame, turn: int) -> None:
         begin = self._host_head % self._rows * self.num_envs

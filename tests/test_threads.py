@@ -1,0 +1,160 @@
+"""Gradients side by side: as if computed one by one from the same weights, and the same each time."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+import torch
+from torch import nn
+
+from fastdqn.config import AgentOptions, DQNOptions, PartOptions
+from fastdqn.errors import UserError
+from fastdqn.learner import DQNLearner, Form
+from fastdqn.networks import FactorisedNoisyLinear
+from fastdqn.replay.prioritized import PrioritizedReplay
+from fastdqn.schedules import groups
+from fastdqn.threads import SideBySide
+from fastdqn.types import Batch
+from fastdqn.variants import make_learner, updates_of
+from tests.test_learning_parts import filled_replay, random_batch
+
+CPU = torch.device("cpu")
+FAST = Form(channels_last=True, fused=True)
+
+
+@pytest.fixture(autouse=True)
+def torch_threads() -> object:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+def learner_of(**options: object) -> DQNLearner:
+    made = AgentOptions(dqn=DQNOptions(learning_rate=1e-3, double=True), center_frames=True, **options)  # type: ignore[arg-type]
+    learner = make_learner(made, (4, 84, 84), 6, CPU, FAST)
+    learner.see(torch.rand(84, 84, generator=torch.Generator().manual_seed(0)) * 100, torch.ones(84, 84))
+    return learner
+
+
+def weights(network: nn.Module) -> list[torch.Tensor]:
+    return [parameter.detach().clone() for parameter in network.parameters()]
+
+
+def test_pieces_run_at_the_same_time_in_threads_of_their_own() -> None:
+    side_by_side = SideBySide(3, 1)
+    meet = threading.Barrier(3, timeout=20)
+
+    def piece() -> tuple[int, int, int]:
+        return meet.wait(), threading.get_ident(), torch.get_num_threads()
+
+    for _ in range(2):
+        places, threads, torch_threads = zip(*side_by_side(piece, piece, piece), strict=True)
+        assert sorted(places) == [0, 1, 2]
+        assert len(set(threads)) == 3
+        assert threads[0] == threading.get_ident()
+        assert torch_threads == (1, 1, 1)
+
+
+def test_results_come_in_order_and_errors_after_all_are_done() -> None:
+    side_by_side = SideBySide(2, 1)
+    done: list[str] = []
+
+    def slow() -> str:
+        time.sleep(0.1)
+        done.append("slow")
+        return "slow"
+
+    def broken() -> str:
+        raise ValueError("broken")
+
+    assert side_by_side(lambda: "quick", slow) == ["quick", "slow"]
+    with pytest.raises(ValueError, match="broken"):
+        side_by_side(broken, slow)
+    assert done == ["slow", "slow"]
+    with pytest.raises(ValueError, match="broken"):
+        side_by_side(slow, broken)
+
+
+def test_groups_by_hand() -> None:
+    assert groups(range(8, 41, 8), 2) == [range(8, 24, 8), range(24, 40, 8), range(40, 48, 8)]
+    assert groups(range(0), 2) == []
+
+
+def test_two_gradients_are_of_the_same_weights_and_are_applied_in_order() -> None:
+    """The second gradient, computed by hand before the first step, is what Adam then gets."""
+    together, by_hand = learner_of(gradient_threads=2), learner_of()
+    assert (together.at_once, by_hand.at_once) == (2, 1)
+    for a, b in zip(weights(together.network), weights(by_hand.network), strict=True):
+        assert torch.equal(a, b)
+    for turn in range(3):
+        batches: list[tuple[Batch, torch.Tensor | None]] = [
+            (random_batch(8, seed=2 * turn), None),
+            (random_batch(8, seed=2 * turn + 1), torch.rand(8, generator=torch.Generator().manual_seed(turn))),
+        ]
+        metrics = together.update_all(batches)
+        branch = by_hand._branches[0]  # the gradients alone
+        gradients: list[list[torch.Tensor]] = []
+        for (batch, weight), made in zip(batches, metrics, strict=True):
+            loss = branch.gradient(batch, weight).loss
+            assert loss.item() == pytest.approx(made.loss.item(), rel=1e-5)
+            gradients.append([parameter.grad for parameter in branch.parameters if parameter.grad is not None])
+        for gradient in gradients:
+            for parameter, grad in zip(branch.parameters, gradient, strict=True):
+                parameter.grad = grad
+            by_hand.optimizer.step()
+        for a, b in zip(weights(together.network), weights(by_hand.network), strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+        for learner in (together, by_hand):
+            learner.sync_target()
+    obs = random_batch(8, seed=99).obs
+    torch.testing.assert_close(together.values(obs), by_hand.values(obs))
+
+
+def test_one_batch_for_two_threads_is_a_plain_update() -> None:
+    two, one = learner_of(gradient_threads=2), learner_of()
+    for seed in range(2):
+        a, b = two.update(random_batch(8, seed=seed)), one.update(random_batch(8, seed=seed))
+        assert a.loss.item() == pytest.approx(b.loss.item(), rel=1e-5)
+    obs = random_batch(9).obs
+    assert torch.equal(two.greedy(obs), one.greedy(obs))  # in two pieces, of 5 and 4
+
+
+def test_a_seed_repeats_exactly_with_noise_priorities_and_two_threads() -> None:
+    parts = PartOptions(noisy=True, prioritized=True, dueling=True)
+
+    def train() -> list[torch.Tensor]:
+        learner = learner_of(gradient_threads=2, parts=parts)
+        replay = PrioritizedReplay(filled_replay(CPU))
+        for time_ in range(replay.frames.starts()[1] + 1):
+            begin, real = replay.frames.row(time_)
+            replay.priorities.fill(begin, real.float())
+        make_updates = updates_of(learner, replay, 8)
+        for count in (2, 1, 2):
+            assert len(make_updates(count)) == count
+        first, second = (branch._noisy[0] for branch in learner._branches)
+        assert isinstance(first, FactorisedNoisyLinear)
+        assert isinstance(second, FactorisedNoisyLinear)
+        assert not torch.equal(first.noise_in, second.noise_in)  # each gradient has noise of its own
+        return [*weights(learner.network), replay.priorities.leaves().clone()]
+
+    for a, b in zip(train(), train(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_the_state_of_both_noises_comes_back() -> None:
+    parts = PartOptions(noisy=True)
+    first, second = learner_of(gradient_threads=2, parts=parts), learner_of(gradient_threads=2, parts=parts)
+    batches: list[tuple[Batch, torch.Tensor | None]] = [(random_batch(4, seed=seed), None) for seed in range(2)]
+    first.update_all(batches)
+    second.load(first.state())
+    for learner in (first, second):
+        learner.update_all(batches)
+    for a, b in zip(weights(first.network), weights(second.network), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_it_is_for_the_cpu() -> None:
+    with pytest.raises(UserError, match=r"--gradient-threads 2 is for the CPU; on meta"):
+        make_learner(AgentOptions(gradient_threads=2), (4, 84, 84), 6, torch.device("meta"))
