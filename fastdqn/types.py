@@ -74,6 +74,13 @@ class Batch(NamedTuple):
     next_obs: torch.Tensor  # (B, C, H, W) uint8
 
 
+def parts_of(batch: Batch, count: int) -> list[Batch]:
+    """Return `batch` in `count` parts of the same size, which are views of it."""
+    if count == 1:
+        return [batch]
+    return [Batch(*tensors) for tensors in zip(*(tensor.chunk(count) for tensor in batch), strict=True)]
+
+
 class EpisodeEnd(NamedTuple):
     """A finished game: its raw, unclipped score over all its lives, and its length."""
 

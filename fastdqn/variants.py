@@ -24,7 +24,7 @@ from fastdqn.reports import Reporter
 from fastdqn.schedules import linear
 from fastdqn.seeding import as_int, seeds_of, torch_generator
 from fastdqn.threads import SideBySide
-from fastdqn.types import Metrics
+from fastdqn.types import Metrics, parts_of
 
 
 def make_network(options: Options, obs_shape: tuple[int, int, int], num_actions: int) -> nn.Module:
@@ -235,7 +235,12 @@ def update_of(learner: DQNLearner, replay: DeviceReplay, batch_size: int) -> Cal
 def updates_of(learner: DQNLearner, replay: DeviceReplay, batch_size: int) -> Callable[[int], list[Metrics]]:
     """Return what draws so many batches, trains on them, and writes their priorities back where there are any."""
     if isinstance(replay, FrameReplay):
-        return lambda count: learner.update_all([(replay.sample(batch_size), None) for _ in range(count)])
+
+        def updates_together(count: int) -> list[Metrics]:
+            drawn = replay.sample(count * batch_size)  # at once, which costs little more than one batch
+            return learner.update_all([(part, None) for part in parts_of(drawn, count)])
+
+        return updates_together
 
     def updates(count: int) -> list[Metrics]:
         drawn = [replay.sample(batch_size) for _ in range(count)]
