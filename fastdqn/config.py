@@ -343,7 +343,14 @@ _PONG_RECORDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
             "replay_size": 100_000,
             "epsilon_decay": 60_000,
         },
-        {"steps": 8, "gradient_threads": 2, "late_score": 18.0, "late_steps": 64, "late_epsilon": 0.005},
+        {
+            "num_envs": 32,
+            "steps": 8,
+            "gradient_threads": 2,
+            "late_score": 18.0,
+            "late_steps": 64,
+            "late_epsilon": 0.005,
+        },
     ),
     "cuda": (
         {"batch_size": 8},
