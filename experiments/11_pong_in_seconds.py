@@ -66,7 +66,6 @@ def train(options: RecordOptions) -> int:
         policy = make_policy(options, fastest_greedy(learner, replay), games.num_actions)
         run.keep(learner=learner, games=games, replay=replay, policy=policy, reporter=reporter)
 
-        losing = np.zeros(games.num_envs, bool)
         while not run.over():
             env_steps, updates = run.env_steps, run.updates
             well = plays_well(run.stop.recent_mean(RECENT_GAMES), options.late_score)
@@ -74,8 +73,6 @@ def train(options: RecordOptions) -> int:
             epsilon = epsilons_at(env_steps, games.num_envs, dqn)
             if well:
                 epsilon = np.minimum(epsilon, options.late_epsilon)
-            if options.losing_epsilon is not None:
-                epsilon = np.where(losing, np.maximum(epsilon, options.losing_epsilon), epsilon)
             with run.where("acting"):
                 actions = policy.act(epsilon)
             games.send(actions)
@@ -94,7 +91,6 @@ def train(options: RecordOptions) -> int:
                 step = games.recv()
             with run.where("replay"):
                 replay.add(actions, step)
-            losing = (losing | (step.reward < 0)) & (step.reward <= 0) & ~step.reset
             run.played_vector(step, epsilon[-1], policy_lag=run.updates - updates)
             if run.updates and reporter.due(run.env_steps):
                 with run.where("reports"):

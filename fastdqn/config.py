@@ -245,17 +245,11 @@ class AgentOptions(FastOptions):
     target_average: float | None = None
     """Move the target network by this share towards the online network at each update, instead of copying it each
     --target-sync (Lillicrap et al. 2016; Schwarzer et al. 2023 take 0.005)."""
-    act_with: Literal["online", "target", "average"] = "online"
-    """The network that plays. An averaged target network changes its mind less often (Schwarzer et al. 2023); "average"
-    is a third network, which follows the online one and is not learnt from (Polyak & Juditsky 1992)."""
-    average_share: float = 0.001
-    """Share by which each update moves that third network towards the online one."""
+    act_with: Literal["online", "target"] = "online"
+    """The network that plays; an averaged target network changes its mind less often (Schwarzer et al. 2023)."""
     end_at_reward: bool = False
     """Let a reward other than 0 end the return, as a lost life does, so that each point of Pong is learnt on its own
     (Karpathy 2016, "Deep Reinforcement Learning: Pong from Pixels")."""
-    action_gap: float = 0.0
-    """Alpha of advantage learning: the best action's value and another's differ by 1 / (1 - alpha) times as much, and
-    small errors decide less often (Bellemare et al. 2016, "Increasing the Action Gap", who take 0.9)."""
     lower_bound: bool = False
     """Let no target be below the return that was in fact received from there on (He et al. 2017, "Learning to Play in a
     Day"): to the episode's end, or with --end-at-reward to the next reward."""
@@ -293,9 +287,6 @@ class RecordOptions(AgentOptions):
     """Small frames and the small network, with the settings that come nearest to solving Pong with them (LOG.md)."""
     late_score: float | None = None
     """The agent plays well while the mean of the last 20 games is above this; by default it never does."""
-    losing_epsilon: float | None = None
-    """Probability of a random action in games whose last reward was negative, if it is not higher anyway; a way out of
-    a serve that is lost again and again."""
     late_steps: int = 64
     """Env steps played for each update while the agent plays well: it learns less, and finishes its games sooner."""
     late_epsilon: float = 0.01
@@ -526,14 +517,8 @@ def check(options: Options) -> None:
         _at_least(options.seeds, 1, "--seeds")
     if isinstance(options, AgentOptions):
         _check_parts(options.parts)
-        if not 0.0 <= options.action_gap < 1.0:
-            raise UserError(f"--action-gap must be at least 0 and below 1, not {options.action_gap:g}.")
-        if options.action_gap and options.parts.distributional:
-            raise UserError("--action-gap is for values; it cannot be combined with --distributional.")
         if options.lower_bound and options.parts.distributional:
             raise UserError("--lower-bound is for values; it cannot be combined with --distributional.")
-        if not 0.0 < options.average_share <= 1.0:
-            raise UserError(f"--average-share must be above 0 and at most 1, not {options.average_share:g}.")
         if options.target_average is not None and not 0.0 < options.target_average <= 1.0:
             raise UserError(f"--target-average must be above 0 and at most 1, not {options.target_average:g}.")
         _between(options.gradient_threads, 1, 64, "--gradient-threads")

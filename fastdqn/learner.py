@@ -93,26 +93,6 @@ class _Branch:
         return Metrics(loss.detach(), errors.value.mean(), errors.priority)
 
 
-class _Follower:
-    """A network that follows the weights of another one, `online`; it begins with the same."""
-
-    def __init__(self, network: nn.Module, online: list[Tensor]) -> None:
-        self.network = network
-        self._own = [parameter.detach() for parameter in network.parameters()]
-        self._online = online
-        self.copy()
-
-    def copy(self) -> None:
-        """Take over the other's weights."""
-        for own, online in zip(self._own, self._online, strict=True):
-            own.copy_(online)
-
-    def move(self, share: float) -> None:
-        """Move by `share` towards the other's weights (Polyak & Juditsky 1992)."""
-        for own, online in zip(self._own, self._online, strict=True):
-            own.lerp_(online, share)
-
-
 class DQNLearner:
     """Deep Q-learning: Adam on an objective's errors, and a target network copied now and then.
 
@@ -129,8 +109,7 @@ class DQNLearner:
         noise: random numbers of noisy layers, on the network's device.
         target_average: share by which each update moves the target network towards the online one; None to copy it in
             `sync_target` alone.
-        act_with: the network whose greedy actions are played; "average" is a third one, which follows the online one.
-        average_share: share by which each update moves that average towards the online network.
+        act_with: the network whose greedy actions are played.
         threads: where the gradients of several batches are computed side by side; one at a time by default.
     """
 
@@ -143,8 +122,7 @@ class DQNLearner:
         objective: Objective | None = None,
         noise: torch.Generator | None = None,
         target_average: float | None = None,
-        act_with: Literal["online", "target", "average"] = "online",
-        average_share: float = 0.001,
+        act_with: Literal["online", "target"] = "online",
         threads: SideBySide | None = None,
     ) -> None:
         self.network = network
@@ -155,21 +133,11 @@ class DQNLearner:
         if form.channels_last:
             use_channels_last(self.network)
             use_channels_last(self.target)
-        self._online = [parameter.detach() for parameter in self.network.parameters()]
-        self._target = _Follower(self.target, self._online)
-        self._target_average = target_average
-        self._average: _Follower | None = None
-        self._average_share = average_share
-        if act_with == "average":
-            average = make_network().to(device).requires_grad_(False)
-            if form.channels_last:
-                use_channels_last(average)
-            self._average = _Follower(average, self._online)
-        self.actor = {
-            "online": self.network,
-            "target": self.target,
-            "average": self._average.network if self._average is not None else self.target,
-        }[act_with]
+        self._average = target_average
+        weights = zip(self.target.parameters(), self.network.parameters(), strict=True)
+        self._pairs = [(target.detach(), online.detach()) for target, online in weights]
+        self._copy_target()
+        self.actor = self.network if act_with == "online" else self.target
         self.noise = noise or torch.Generator(device)
         self._noisy_actor = tuple(noisy_layers(self.actor).values())
         self._threads = threads or SideBySide(1, torch.get_num_threads())
@@ -209,7 +177,7 @@ class DQNLearner:
 
         Networks that were made to center or scale their inputs do so from now on.
         """
-        for torso in (*torsos(self.network), *torsos(self.target), *torsos(self.actor)):
+        for torso in (*torsos(self.network), *torsos(self.target)):
             torso.set_frame(mean, deviation)  # those of other branches are the same
 
     def values(self, obs: Tensor) -> Tensor:
@@ -261,10 +229,9 @@ class DQNLearner:
                 for parameter, other in zip(self._branches[0].parameters, branch.parameters, strict=True):
                     parameter.grad = other.grad
             self.optimizer.step()
-            if self._target_average is not None:
-                self._target.move(self._target_average)
             if self._average is not None:
-                self._average.move(self._average_share)
+                for target, online in self._pairs:
+                    target.lerp_(online, self._average)
         return metrics
 
     def state(self) -> dict[str, Any]:
@@ -272,7 +239,6 @@ class DQNLearner:
         return {
             "network": _copied(self.network.state_dict()),
             "target": _copied(self.target.state_dict()),
-            **({} if self._average is None else {"average": _copied(self._average.network.state_dict())}),
             "optimizer": _copied(self.optimizer.state_dict()),
             "noise": [branch.noise.get_state() for branch in self._branches],
         }
@@ -281,8 +247,6 @@ class DQNLearner:
         """Go on from there; before the first update."""
         self.network.load_state_dict(state["network"])
         self.target.load_state_dict(state["target"])
-        if self._average is not None:
-            self._average.network.load_state_dict(state["average"])
         groups = self.optimizer.state_dict()["param_groups"]  # how it is carried out is this device's
         self.optimizer.load_state_dict({"state": state["optimizer"]["state"], "param_groups": groups})
         self.set_learning_rate(float(state["optimizer"]["param_groups"][0]["lr"]))
@@ -291,8 +255,12 @@ class DQNLearner:
 
     def sync_target(self) -> None:
         """Copy the online network into the target network (Mnih et al. 2015); nothing to do where it is averaged."""
-        if self._target_average is None:
-            self._target.copy()
+        if self._average is None:
+            self._copy_target()
+
+    def _copy_target(self) -> None:
+        for target, online in self._pairs:
+            target.copy_(online)
 
 
 class Graphed(Generic[ResultT]):

@@ -48,15 +48,7 @@ class ValueObjective:
     """One value for each action; squared TD errors (Mnih et al. 2015), priority |TD error| (Schaul et al. 2016).
 
     Where the batch knows a lower bound, no target is below it (He et al. 2017, eq. 3).
-
-    Args:
-        action_gap: alpha of advantage learning (Bellemare et al. 2016, eq. 7): from the target of (s, a) it takes that
-            share of max_b Q(s, b) - Q(s, a), so that the gap between the best action and each other becomes
-            1 / (1 - alpha) times as wide. Deviates: these Q are the online network's, which has them already.
     """
-
-    def __init__(self, action_gap: float = 0.0) -> None:
-        self._action_gap = action_gap
 
     def values(self, output: Tensor) -> Tensor:
         return output
@@ -66,8 +58,6 @@ class ValueObjective:
         if batch.lower_bound is not None:
             target = torch.maximum(target, batch.lower_bound)
         value = taken_values(output_tm1, batch.action)
-        if self._action_gap:
-            target = target - self._action_gap * (output_tm1.max(dim=1).values - value).detach()
         loss = squared_td_errors(value, target)
         return Errors(loss, (target - value).detach().abs(), value.detach())
 

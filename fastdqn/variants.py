@@ -73,7 +73,6 @@ def make_learner(
         noise,
         agent.target_average,
         agent.act_with,
-        agent.average_share,
         threads,
     )
 
@@ -93,10 +92,8 @@ def _threads_of(agent: AgentOptions, device: torch.device) -> SideBySide | None:
 
 
 def _objective_of(options: Options, device: torch.device) -> Objective:
-    if not isinstance(options, AgentOptions):
+    if not isinstance(options, AgentOptions) or not options.parts.distributional:
         return ValueObjective()
-    if not options.parts.distributional:
-        return ValueObjective(options.action_gap)
     parts = options.parts
     return CategoricalObjective(torch.linspace(parts.value_min, parts.value_max, parts.atoms, device=device))
 
@@ -164,7 +161,6 @@ def describe_variant(options: AgentOptions) -> str:
         else "",
         f"epsilon from {dqn.epsilon_start:g} to {dqn.epsilon_final:g}" if dqn.epsilon_start > 0 else "no epsilon",
         f"{parts.atoms} atoms from {parts.value_min:g} to {parts.value_max:g}" if parts.distributional else "",
-        f"action gap {options.action_gap:g}" if options.action_gap else "",
         "returns that end at a reward" if options.end_at_reward else "",
         "no target below what was received" if options.lower_bound else "",
     ]

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from fastdqn.acting import EpsilonGreedy, Player
-from fastdqn.config import AgentOptions, DQNOptions, FastOptions, Options, Protocol
+from fastdqn.config import DQNOptions, FastOptions, Options, Protocol
 from fastdqn.device import has_bf16, wants_bf16
 from fastdqn.envs.make import make_env
 from fastdqn.errors import UserError
@@ -170,40 +170,6 @@ def test_no_target_is_below_its_lower_bound() -> None:
     assert ValueObjective().errors(values, batch, values, values).loss.tolist() == pytest.approx([0.01, 0.01, 0.01])
     bound = batch._replace(lower_bound=torch.tensor([0.9, -0.9, -torch.inf]))
     assert ValueObjective().errors(values, bound, values, values).loss.tolist() == pytest.approx([0.49, 0.01, 0.01])
-
-
-def test_advantage_learning_by_hand() -> None:
-    """Target 0.5 * 0.3 for each; from that of the second, alpha times its gap of 0.3 - 0.1 is taken."""
-    values = torch.tensor([[0.3, 0.1], [0.3, 0.1]], requires_grad=True)
-    batch = random_batch(2)._replace(
-        action=torch.tensor([0, 1]), reward=torch.zeros(2), discount=torch.full((2,), 0.5), lower_bound=None
-    )
-    loss = ValueObjective(action_gap=0.5).errors(values, batch, values.detach(), values.detach()).loss
-    assert loss.tolist() == pytest.approx([0.15**2, (0.15 - 0.5 * 0.2 - 0.1) ** 2])
-    loss.sum().backward()
-    assert values.grad is not None
-    assert values.grad[1].tolist() == pytest.approx([0.0, -2 * (0.15 - 0.1 - 0.1)])  # none through the gap
-
-
-def test_acting_with_an_average_of_the_weights() -> None:
-    options = AgentOptions(act_with="average", average_share=0.25, center_frames=True)
-    learner = make_learner(options, (4, 84, 84), 6, torch.device("cpu"), FAST)
-    learner.see(torch.full((84, 84), 50.0), torch.ones(84, 84))
-    expected = [parameter.detach().clone() for parameter in learner.network.parameters()]
-    for seed in range(3):
-        learner.update(random_batch(4, seed=seed))
-        for average, online in zip(expected, learner.network.parameters(), strict=True):
-            average.lerp_(online.detach(), 0.25)
-    for average, own in zip(expected, learner.actor.parameters(), strict=True):
-        torch.testing.assert_close(own, average)
-    assert learner.actor not in (learner.network, learner.target)
-    with torch.no_grad():
-        obs = random_batch(5).obs
-        assert torch.equal(learner.greedy(obs), learner.actor(obs).argmax(dim=1))
-    other = make_learner(options, (4, 84, 84), 6, torch.device("cpu"), FAST)
-    other.load(learner.state())
-    for own, loaded in zip(learner.actor.state_dict().values(), other.actor.state_dict().values(), strict=True):
-        assert torch.equal(own, loaded)
 
 
 def test_target_changes_only_when_it_is_copied() -> None:
