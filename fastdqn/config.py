@@ -250,9 +250,6 @@ class AgentOptions(FastOptions):
     end_at_reward: bool = False
     """Let a reward other than 0 end the return, as a lost life does, so that each point of Pong is learnt on its own
     (Karpathy 2016, "Deep Reinforcement Learning: Pong from Pixels")."""
-    lower_bound: bool = False
-    """Let no target be below the return that was in fact received from there on (He et al. 2017, "Learning to Play in a
-    Day"): to the episode's end, or with --end-at-reward to the next reward."""
     gradient_threads: int = 1
     """Gradients computed at a time, each of an update of its own and in a thread of its own, and then applied one after
     the other; on a CPU two are sooner done side by side than each in two threads. The --threads are shared by them."""
@@ -517,8 +514,6 @@ def check(options: Options) -> None:
         _at_least(options.seeds, 1, "--seeds")
     if isinstance(options, AgentOptions):
         _check_parts(options.parts)
-        if options.lower_bound and options.parts.distributional:
-            raise UserError("--lower-bound is for values; it cannot be combined with --distributional.")
         if options.target_average is not None and not 0.0 < options.target_average <= 1.0:
             raise UserError(f"--target-average must be above 0 and at most 1, not {options.target_average:g}.")
         _between(options.gradient_threads, 1, 64, "--gradient-threads")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-import torch
 from torch import Tensor
 
 from fastdqn.losses import (
@@ -45,18 +44,13 @@ class Objective(Protocol):
 
 
 class ValueObjective:
-    """One value for each action; squared TD errors (Mnih et al. 2015), priority |TD error| (Schaul et al. 2016).
-
-    Where the batch knows a lower bound, no target is below it (He et al. 2017, eq. 3).
-    """
+    """One value for each action; squared TD errors (Mnih et al. 2015), priority |TD error| (Schaul et al. 2016)."""
 
     def values(self, output: Tensor) -> Tensor:
         return output
 
     def errors(self, output_tm1: Tensor, batch: Batch, output_t: Tensor, selector_t: Tensor) -> Errors:
         target = q_learning_target(batch.reward, batch.discount, output_t, selector_t)
-        if batch.lower_bound is not None:
-            target = torch.maximum(target, batch.lower_bound)
         value = taken_values(output_tm1, batch.action)
         loss = squared_td_errors(value, target)
         return Errors(loss, (target - value).detach().abs(), value.detach())

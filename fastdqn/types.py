@@ -11,7 +11,6 @@ Counters are `frames` (emulator ticks), `env_steps` (decisions of the agent, `fr
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -73,20 +72,13 @@ class Batch(NamedTuple):
     reward: torch.Tensor  # (B,) float32
     discount: torch.Tensor  # (B,) float32
     next_obs: torch.Tensor  # (B, C, H, W) uint8
-    lower_bound: torch.Tensor | None = None  # (B,) float32 that no target may be below; -inf where none is known
-
-
-def each_of(batch: Batch, function: Callable[[torch.Tensor], torch.Tensor]) -> Batch:
-    """Return `batch` with `function` done to each of its tensors."""
-    return Batch(*(None if tensor is None else function(tensor) for tensor in batch))  # pyright: ignore[reportArgumentType]
 
 
 def parts_of(batch: Batch, count: int) -> list[Batch]:
     """Return `batch` in `count` parts of the same size, which are views of it."""
     if count == 1:
         return [batch]
-    size = len(batch.action) // count
-    return [each_of(batch, lambda tensor, at=at: tensor[at : at + size]) for at in range(0, count * size, size)]
+    return [Batch(*tensors) for tensors in zip(*(tensor.chunk(count) for tensor in batch), strict=True)]
 
 
 class EpisodeEnd(NamedTuple):

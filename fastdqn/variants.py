@@ -125,7 +125,6 @@ def make_frame_replay(options: VectorOptions, device: torch.device) -> FrameRepl
         device,
         as_int(seeds_of(options.run.seed).replay),
         isinstance(options, AgentOptions) and options.end_at_reward,
-        isinstance(options, AgentOptions) and options.lower_bound,
     )
 
 
@@ -162,7 +161,6 @@ def describe_variant(options: AgentOptions) -> str:
         f"epsilon from {dqn.epsilon_start:g} to {dqn.epsilon_final:g}" if dqn.epsilon_start > 0 else "no epsilon",
         f"{parts.atoms} atoms from {parts.value_min:g} to {parts.value_max:g}" if parts.distributional else "",
         "returns that end at a reward" if options.end_at_reward else "",
-        "no target below what was received" if options.lower_bound else "",
     ]
     return f"agent: {options.network} network, {', '.join(part for part in said if part)}"
 

@@ -14,7 +14,7 @@ from fastdqn.config import Protocol
 from fastdqn.envs.vector import AtariVector
 from fastdqn.errors import UserError
 from fastdqn.replay.frames import FrameReplay, check_device_memory, frame_replay_bytes, frames_that_fit
-from fastdqn.types import VectorStep, each_of
+from fastdqn.types import Batch, VectorStep
 
 CPU = torch.device("cpu")
 GAMMA = 0.9
@@ -321,60 +321,9 @@ def test_cuda_equals_the_cpu() -> None:
     time = torch.arange(45 - 27, 45 - 2).repeat_interleave(2)
     game = torch.arange(2).repeat(25)
     a = replays[0].transitions(time, game)
-    b = each_of(replays[1].transitions(time.cuda(), game.cuda()), torch.Tensor.cpu)
+    b = Batch(*(t.cpu() for t in replays[1].transitions(time.cuda(), game.cuda())))
     assert all(torch.equal(x, y) for x, y in zip(a[:2] + a[4:], b[:2] + b[4:], strict=True))
     torch.testing.assert_close(a[2], b[2])
     torch.testing.assert_close(a[3], b[3])
     for a, b in zip(replays[0].pixels(), replays[1].pixels(), strict=True):
         torch.testing.assert_close(a, b.cpu())
-
-
-@pytest.mark.parametrize("end_at_reward", [False, True])
-def test_lower_bounds_are_the_returns_that_were_received(end_at_reward: bool) -> None:
-    """Against a plain sum over what each game did later, through ends, truncations, resets and the ring's seam."""
-    rng = np.random.default_rng(1)
-    rows, envs = 60, 3
-    replay = FrameReplay(rows * envs, envs, (36, 36), 4, 2, GAMMA, CPU, 0, end_at_reward, lower_bound=True)
-    frames = np.zeros((envs, 36, 36), np.uint8)
-    replay.reset(frames)
-    history: list[VectorStep] = []
-    over, known = np.zeros(envs, bool), 0
-    for time in range(300):
-        ends = (rng.random((2, envs)) < 0.04) & ~over
-        reward = np.where((rng.random(envs) < 0.2) & ~over, rng.integers(-1, 2, envs), 0).astype(np.float32)
-        step = VectorStep(frames, reward, ends[0], ends[1] & ~ends[0], over, ())
-        over = step.terminated | step.truncated
-        replay.add(np.zeros(envs, np.int64), step)
-        history.append(step)
-        if time % 7 or time < 7:
-            continue
-        starts = [
-            (start, game)
-            for start in range(max(0, time - rows + 6), time - 1)
-            for game in range(envs)
-            if not history[start].reset[game]
-        ]
-        bounds = replay.transitions(*torch.tensor(starts).T).lower_bound
-        assert bounds is not None
-        for (start, game), got in zip(starts, bounds.tolist(), strict=True):
-            bound, total = -np.inf, 0.0
-            for k, later in enumerate(history[start:]):
-                total += GAMMA**k * float(later.reward[game])
-                if later.terminated[game] or (end_at_reward and later.reward[game] != 0):
-                    bound = total
-                if bound > -np.inf or later.truncated[game]:
-                    break
-            assert got == pytest.approx(bound, abs=1e-5)
-            known += bound > -np.inf
-    assert known > 500
-
-
-def test_batches_know_no_lower_bound_unless_asked() -> None:
-    replay = make_replay(40, 2, 1, side=36)
-    replay.reset(np.zeros((2, 36, 36), np.uint8))
-    no = np.zeros(2, bool)
-    for _ in range(5):
-        replay.add(
-            np.zeros(2, np.int64), VectorStep(np.zeros((2, 36, 36), np.uint8), np.ones(2, np.float32), ~no, no, no, ())
-        )
-    assert replay.sample(4).lower_bound is None

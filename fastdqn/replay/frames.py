@@ -8,10 +8,9 @@ tensor operations without a decision on the host, so that a CUDA graph can hold 
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 import cv2
 import numpy as np
@@ -53,8 +52,6 @@ class FrameReplay:
         device: where everything lives.
         seed: of the draws.
         end_at_reward: whether a reward other than 0 terminates a window.
-        lower_bound: whether batches tell the return that was in fact received from their start to the episode's end,
-            or with `end_at_reward` to the next reward, once that is over.
 
     Raises:
         UserError: the capacity does not fit into the memory, or is too small for N games.
@@ -71,7 +68,6 @@ class FrameReplay:
         device: torch.device,
         seed: int,
         end_at_reward: bool = False,
-        lower_bound: bool = False,
     ) -> None:
         rows = capacity // num_envs
         least = (stack + n_step + 2) * num_envs
@@ -99,10 +95,6 @@ class FrameReplay:
         self._ended = torch.zeros(size, dtype=torch.bool, device=device)  # terminated or truncated
         self._void = torch.zeros(size, dtype=torch.bool, device=device)  # the action was ignored: a reset
         self._age = torch.zeros(size, dtype=torch.uint8, device=device)  # earlier frames of the game, at most stack - 1
-        unknown = torch.full((size if lower_bound else 0,), -math.inf, device=device)
-        self._received = unknown if lower_bound else None  # discounted return from here on
-        self._gamma = gamma
-        self._begun = np.zeros(num_envs, np.int64)  # row in which each game's running episode began
         self._head = torch.zeros((), dtype=torch.int64, device=device)  # row of the newest frames
         self._host_head = 0
         self._host_age = np.zeros(num_envs, np.uint8)
@@ -130,7 +122,6 @@ class FrameReplay:
         self._host_head = 0
         self._head.zero_()
         self._host_age[:] = 0
-        self._begun[:] = 0
         self._age[: self.num_envs] = 0
         self._put_frames(frames, 0)
         if self._copied:
@@ -161,26 +152,10 @@ class FrameReplay:
         self._ended[old:end] = there[3]
         self._void[old:end] = there[4]
         self._age[new : new + self.num_envs] = there[5]
-        if self._received is not None:
-            self._received[old:end] = -math.inf
-            self._look_back(self._received, terminated & ~step.reset)
-            self._begun[terminated | step.truncated | step.reset] = self._host_head
         self._head.add_(1)
         self._put_frames(step.frames, turn)
         if self._copied:
             self._copied[turn].record()
-
-    def _look_back(self, received: Tensor, games: NDArray[np.bool_]) -> None:
-        """Put down what was received in the episodes of these games, (N,), which the newest step terminated."""
-        newest = self._host_head - 1
-        for game in np.flatnonzero(games).tolist():
-            first = max(int(self._begun[game]), newest - self._reach)
-            slot = torch.arange(first, newest + 1, device=self.device) % self._rows * self.num_envs + game
-            returns: list[float] = []
-            rewards: list[float] = cast(Any, self._reward[slot]).tolist()
-            for reward in reversed(rewards):
-                returns.append(reward + self._gamma * (returns[-1] if returns else 0.0))
-            received[slot] = torch.tensor(returns[::-1], dtype=torch.float32, device=self.device)
 
     def state(self) -> dict[str, Any]:
         """Return everything that is stored. Frames stay where they are until they are compressed, later, in another
@@ -198,7 +173,6 @@ class FrameReplay:
         return {
             "head": last,
             "host_age": copied(self._host_age),
-            "begun": copied(self._begun),
             "generator": self.generator.get_state(),
             "frames": Later(lambda: self._packed(frames, first, last), self._read),
             **{name: tensor.cpu().clone() for name, tensor in self._small().items()},
@@ -209,7 +183,6 @@ class FrameReplay:
         self._host_head = int(state["head"])
         self._head.fill_(self._host_head)
         self._host_age[:] = state["host_age"].numpy()
-        self._begun[:] = state["begun"].numpy()
         for name, tensor in self._small().items():
             tensor.copy_(state[name])
         for begin, packed in state["frames"]:
@@ -268,7 +241,6 @@ class FrameReplay:
             reward,
             self._gammas[steps].masked_fill(terminated, 0.0),
             self._gather(time + steps, game),
-            None if self._received is None else self._received[row[:, 0]],
         )
 
     def starts(self) -> tuple[int, int]:
@@ -308,7 +280,6 @@ class FrameReplay:
         """Let the newest transition of these games, (N,), be the last before a truncation."""
         begin = (self._host_head - 1) % self._rows * self.num_envs
         self._ended[begin : begin + self.num_envs] |= torch.from_numpy(games).to(self.device)
-        self._begun[games] = self._host_head
 
     def _small(self) -> dict[str, Tensor]:
         """Return all that is stored beside the frames."""
@@ -319,7 +290,6 @@ class FrameReplay:
             "ended": self._ended,
             "void": self._void,
             "age": self._age,
-            **({} if self._received is None else {"received": self._received}),
         }
 
     def _packed(self, frames: Tensor, first: int, last: int) -> list[tuple[int, dict[str, Any]]]:

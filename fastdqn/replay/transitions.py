@@ -14,7 +14,7 @@ from fastdqn.checkpoint import Later, pack, unpack
 from fastdqn.config import FRAME_BYTES
 from fastdqn.errors import UserError
 from fastdqn.seeding import set_state, state_of
-from fastdqn.types import Batch, Frame, LazyFrames, Observation, Transition, each_of
+from fastdqn.types import Batch, Frame, LazyFrames, Observation, Transition
 
 _PIECE = 2_000  # frames compressed at once
 TRANSITION_OVERHEAD_BYTES = 600
@@ -185,7 +185,7 @@ class AsyncCollator:
         slot = self._slots[turn]
         self._copied[turn].synchronize()  # the copy of two calls ago has long ended
         fill(slot, transitions)
-        batch = each_of(slot, lambda tensor: tensor.to(self._device, non_blocking=True))
+        batch = Batch(*(tensor.to(self._device, non_blocking=True) for tensor in slot))
         self._copied[turn].record()
         return batch
 
