@@ -45,7 +45,7 @@ class Ceiling:
     """With Double Q-learning or without (update); by default as the game's preset and the variant say."""
     variant: Variant = "dqn"
     """Which of Rainbow's parts are on, in the fast form (update)."""
-    network: Literal["nature", "small"] = "nature"
+    network: Literal["nature", "narrow", "small"] = "nature"
     """Which network, in the fast form (update)."""
     frame_size: int = 84
     """Side of the frames (update, and env with the vector wrappers)."""

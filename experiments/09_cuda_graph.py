@@ -22,6 +22,7 @@ from fastdqn.envs.vector import describe_games
 from fastdqn.replay.frames import describe_frame_replay
 from fastdqn.run import Run
 from fastdqn.schedules import target_sync_due
+from fastdqn.threads import flush_denormals
 from fastdqn.variants import (
     fastest_form,
     fastest_greedy,
@@ -38,6 +39,7 @@ def train(options: FastOptions) -> int:
     dqn = options.dqn
     device = prepare_device(options.run)
     keep_freed_memory()
+    flush_denormals()
     games = make_games(options)
     form = fastest_form(options, device)
     learner = make_learner(options, games.obs_shape, games.num_actions, device, form)

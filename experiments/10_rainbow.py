@@ -26,6 +26,7 @@ from fastdqn.replay.frames import describe_frame_replay
 from fastdqn.run import Run
 from fastdqn.schedules import groups, target_sync_due
 from fastdqn.series import is_series, run_series
+from fastdqn.threads import flush_denormals
 from fastdqn.variants import (
     describe_variant,
     fastest_form,
@@ -46,6 +47,7 @@ def train(options: RainbowOptions) -> int:
     dqn = options.dqn
     device = prepare_device(options.run)
     keep_freed_memory()
+    flush_denormals()
     games = make_games(options)
     form = fastest_form(options, device)
     learner = make_learner(options, games.obs_shape, games.num_actions, device, form)

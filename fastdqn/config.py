@@ -240,8 +240,9 @@ class AgentOptions(FastOptions):
     """Options of the scripts that know all of Rainbow's parts."""
 
     parts: Annotated[PartOptions, tyro.conf.arg(name="")] = field(default_factory=PartOptions)
-    network: Literal["nature", "small"] = "nature"
-    """Nature DQN's network, or one with a seventh of its arithmetic at half the --frame-size."""
+    network: Literal["nature", "narrow", "small"] = "nature"
+    """Nature DQN's network, one half as wide with a third of its arithmetic, or one with a seventh of it at half the
+    --frame-size."""
     target_average: float | None = None
     """Move the target network by this share towards the online network at each update, instead of copying it each
     --target-sync (Lillicrap et al. 2016; Schwarzer et al. 2023 take 0.005)."""
@@ -507,7 +508,7 @@ def check(options: Options) -> None:
             _at_least(options.num_envs, 1, "--num-envs")
         if options.env_threads is not None:
             _at_least(options.env_threads, 1, "--env-threads")
-        _between(options.frame_size, 36 if network == "nature" else 18, 210, "--frame-size")
+        _between(options.frame_size, 18 if network == "small" else 36, 210, "--frame-size")
     if not dqn.adam_epsilon > 0:
         raise UserError(f"--adam-epsilon must be more than 0, not {dqn.adam_epsilon:g}.")
     if isinstance(options, RainbowOptions):

@@ -16,15 +16,19 @@ from fastdqn.errors import UserError
 class Size(NamedTuple):
     """How large a network is."""
 
+    name: str
     convs: tuple[tuple[int, int, int], ...]  # (filters, kernel, stride) of each convolution
     hidden: int  # rectified units between features and values
     least: int  # side of the smallest frame that it can see
 
 
-NATURE = Size(((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512, 36)
+NATURE = Size("Nature", ((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512, 36)
 """Nature DQN's network (Mnih et al. 2015, Methods, "Model architecture")."""
-SMALL = Size(((16, 4, 2), (32, 4, 2), (32, 3, 2)), 256, 18)
+NARROW = Size("narrow", ((16, 8, 4), (32, 4, 2), (32, 3, 1)), 256, 36)
+"""Nature's with half as many filters and hidden units: a third of its arithmetic."""
+SMALL = Size("small", ((16, 4, 2), (32, 4, 2), (32, 3, 2)), 256, 18)
 """A seventh of Nature's arithmetic, meant for frames of 42x42."""
+SIZES = {size.name.lower(): size for size in (NATURE, NARROW, SMALL)}
 
 
 class HeadParts(NamedTuple):
@@ -64,8 +68,7 @@ class Torso(nn.Module):
         self._floor = pixel_floor or 0.0
         self._scale = 1.0 / frame_scale
         if min(height, width) < size.least:
-            what = "Nature" if size == NATURE else "small"
-            raise UserError(f"the {what} network needs frames of at least {size.least}x{size.least} pixels")
+            raise UserError(f"the {size.name} network needs frames of at least {size.least}x{size.least} pixels")
         layers: list[nn.Module] = []
         for filters, kernel, stride in size.convs:
             layers += [nn.Conv2d(in_channels, filters, kernel, stride), nn.ReLU()]

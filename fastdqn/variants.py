@@ -15,7 +15,7 @@ from fastdqn.device import env_threads_of, num_envs_of, wants_bf16
 from fastdqn.envs.vector import VectorEnv, check_num_envs, make_vector_env
 from fastdqn.errors import UserError
 from fastdqn.learner import PLAIN, DQNLearner, Form, Graphed, GraphedActions
-from fastdqn.networks import NATURE, SMALL, HeadParts, QNetwork
+from fastdqn.networks import NATURE, SIZES, HeadParts, QNetwork
 from fastdqn.objectives import CategoricalObjective, Objective, ValueObjective
 from fastdqn.replay.frames import FrameReplay
 from fastdqn.replay.prioritized import DeviceReplay, PrioritizedReplay
@@ -34,7 +34,7 @@ def make_network(options: Options, obs_shape: tuple[int, int, int], num_actions:
         return QNetwork(obs_shape, num_actions, generator)
     head, size = HeadParts(), NATURE
     if isinstance(options, AgentOptions):
-        parts, size = options.parts, NATURE if options.network == "nature" else SMALL
+        parts, size = options.parts, SIZES[options.network]
         head = HeadParts(
             parts.dueling,
             parts.noise if parts.noisy else None,
