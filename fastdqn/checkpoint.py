@@ -33,7 +33,7 @@ from torch import Tensor
 
 from fastdqn.errors import UserError
 
-FORMAT = 1
+FORMAT = 2
 """Of the file; a later one is refused."""
 FOLDER = "checkpoints"
 _MAGIC = "fastdqn checkpoint"

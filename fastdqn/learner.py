@@ -250,7 +250,7 @@ class DQNLearner:
         groups = self.optimizer.state_dict()["param_groups"]  # how it is carried out is this device's
         self.optimizer.load_state_dict({"state": state["optimizer"]["state"], "param_groups": groups})
         self.set_learning_rate(float(state["optimizer"]["param_groups"][0]["lr"]))
-        for branch, noise in zip(self._branches, state["noise"], strict=True):
+        for branch, noise in zip(self._branches, state["noise"], strict=False):  # another device may have fewer
             set_generator(branch.noise, noise)
 
     def sync_target(self) -> None:

@@ -78,16 +78,12 @@ def make_learner(
 
 
 def _threads_of(agent: AgentOptions, device: torch.device) -> SideBySide | None:
-    """Return where gradients are computed side by side, None to compute one at a time.
-
-    Raises:
-        UserError: on a device on which one gradient has all there is already.
+    """Return where gradients are computed side by side; None to compute one at a time, as always on a GPU, all of which
+    one gradient has already.
     """
     count = agent.gradient_threads
-    if count == 1:
+    if count == 1 or device.type != "cpu":
         return None
-    if device.type != "cpu":
-        raise UserError(f"--gradient-threads {count} is for the CPU; on {device} leave it out, or say 1.")
     return SideBySide(count, max(1, torch.get_num_threads() // count))
 
 

@@ -125,8 +125,8 @@ def test_other_files_are_one_sentence(tmp_path: Path, content: bytes) -> None:
 
 def test_a_later_format_is_refused_by_its_number(tmp_path: Path) -> None:
     path = saved(tmp_path, {"values": 1}).path
-    path.write_bytes(path.read_bytes().replace(b'"format": 1', b'"format": 9'))
-    with pytest.raises(UserError, match="in format 9; this version reads format 1"):
+    path.write_bytes(path.read_bytes().replace(b'"format": 2', b'"format": 9'))
+    with pytest.raises(UserError, match="in format 9; this version reads format 2"):
         newest(tmp_path)
 
 

@@ -28,7 +28,7 @@ def test_the_preset_is_the_machines() -> None:
     assert options.late_score is not None
     assert options.late_epsilon < options.dqn.epsilon_final
     small = parse(RecordOptions, "", ["--small", "--device", "cpu"])
-    assert (small.small, small.network, small.frame_size, small.run.threads) == (True, "small", 42, 1)
+    assert (small.small, small.network, small.frame_size, small.run.threads) == (True, "narrow", 84, 2)
     assert parse(RecordOptions, "", ["--small", "--frame-size", "63", "--device", "cpu"]).frame_size == 63
     plain = RecordOptions(dqn=DQNOptions(), run=options.run)
     assert with_record(plain, small=False, cuda=True).num_envs != with_record(plain, small=False, cuda=False).num_envs
@@ -42,12 +42,20 @@ def test_the_preset_is_the_machines() -> None:
 def test_other_games_keep_their_own_settings() -> None:
     options = parse(RecordOptions, "", ["--game", "breakout", "--small"])
     assert (options.dqn, options.late_score) == (preset_for("breakout", "breakout").dqn, None)
-    assert (options.network, options.frame_size) == ("small", 42)
+    assert (options.network, options.gradient_threads) == ("narrow", 2)
     assert parse(RecordOptions, "", ["--game", "breakout", "--steps", "100"]).steps == 100  # --late-steps is not asked
 
 
 @pytest.mark.parametrize(
-    "words", ["--late-steps 2", "--late-steps 100000", "--late-epsilon 2", "--small --network nature --frame-size 30"]
+    "words",
+    [
+        "--late-steps 2",
+        "--late-steps 100000",
+        "--late-epsilon 2",
+        "--network nature --frame-size 30",
+        "--small --gradient-threads 0",
+        "--gradient-threads 65",
+    ],
 )
 def test_bad_values_are_one_sentence(words: str) -> None:
     with pytest.raises(UserError, match=r"must be|cannot be"):

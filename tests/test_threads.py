@@ -10,14 +10,13 @@ import torch
 from torch import nn
 
 from fastdqn.config import AgentOptions, DQNOptions, PartOptions
-from fastdqn.errors import UserError
 from fastdqn.learner import DQNLearner, Form
 from fastdqn.networks import FactorisedNoisyLinear
 from fastdqn.replay.prioritized import PrioritizedReplay
 from fastdqn.schedules import groups
-from fastdqn.threads import SideBySide
+from fastdqn.threads import SideBySide, flush_denormals
 from fastdqn.types import Batch
-from fastdqn.variants import make_learner, updates_of
+from fastdqn.variants import _threads_of, make_learner, updates_of
 from tests.test_learning_parts import filled_replay, random_batch
 
 CPU = torch.device("cpu")
@@ -55,6 +54,17 @@ def test_pieces_run_at_the_same_time_in_threads_of_their_own() -> None:
         assert len(set(threads)) == 3
         assert threads[0] == threading.get_ident()
         assert torch_threads == (1, 1, 1)
+
+
+def test_tiny_numbers_are_zero_in_every_piece() -> None:
+    tiny = torch.full((64,), 1e-39)
+    try:
+        assert (tiny * 1.0).ne(0).all()
+        flush_denormals()
+        for result in SideBySide(2, 1)(*[lambda: (tiny * 1.0).ne(0).any().item()] * 2):
+            assert not result
+    finally:
+        torch.set_flush_denormal(False)
 
 
 def test_results_come_in_order_and_errors_after_all_are_done() -> None:
@@ -155,6 +165,18 @@ def test_the_state_of_both_noises_comes_back() -> None:
         assert torch.equal(a, b)
 
 
-def test_it_is_for_the_cpu() -> None:
-    with pytest.raises(UserError, match=r"--gradient-threads 2 is for the CPU; on meta"):
-        make_learner(AgentOptions(gradient_threads=2), (4, 84, 84), 6, torch.device("meta"))
+def test_other_devices_compute_one_at_a_time() -> None:
+    options = AgentOptions(gradient_threads=2)
+    assert _threads_of(options, torch.device("meta")) is None
+    assert _threads_of(AgentOptions(), CPU) is None
+    threads = _threads_of(options, CPU)
+    assert threads is not None
+    assert threads.count == 2
+
+
+def test_a_state_of_two_branches_is_read_by_one() -> None:
+    two, one = learner_of(gradient_threads=2), learner_of()
+    two.update_all([(random_batch(4, seed=seed), None) for seed in range(2)])
+    one.load(two.state())
+    obs = random_batch(3).obs
+    torch.testing.assert_close(one.values(obs), two.values(obs))
