@@ -24,6 +24,7 @@ from fastdqn.config import DQNOptions, FastOptions, RunOptions
 from fastdqn.device import keep_freed_memory, prepare_device
 from fastdqn.errors import UserError
 from fastdqn.parsing import parsed
+from fastdqn.threads import flush_denormals
 from fastdqn.types import VectorStep
 from fastdqn.variants import (
     fastest_form,
@@ -61,6 +62,7 @@ def measure(options: CheckpointOptions) -> None:
     fast = FastOptions(run=run, dqn=dqn, num_envs=options.num_envs)
     device = prepare_device(run)
     keep_freed_memory()
+    flush_denormals()
     games = make_games(fast)
     learner = make_learner(fast, games.obs_shape, games.num_actions, device, fastest_form(fast, device))
     replay = make_frame_replay(fast, device)

@@ -218,7 +218,7 @@ def ceilings_of(row: Row, trial: dict[str, Any], options: BenchOptions) -> dict[
     if row.rung.wrappers == "vector":
         games += given("--num-envs", "--env-threads", "--frame-size")
     update = ["--form", row.rung.form, "--batch-size", str(trial["batch_size"])]
-    update += given("--precision", "--threads", "--variant", "--network", "--frame-size") + [
+    update += given("--precision", "--threads", "--variant", "--network", "--frame-size", "--gradient-threads") + [
         word for word in words if word in ("--double", "--no-double")
     ]
     return {"env": tuple(games), "update": tuple(update)}

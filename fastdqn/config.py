@@ -177,6 +177,7 @@ class VectorOptions(PlayStepsOptions):
 
 
 Variant = Literal["dqn", "n-step", "double", "noisy", "prioritized", "dueling", "distributional", "rainbow"]
+NetworkName = Literal["nature", "narrow", "small"]
 VARIANTS: tuple[Variant, ...] = get_args(Variant)
 """The eight systems of the 2017 post's author, after Hessel et al. 2017."""
 
@@ -240,7 +241,7 @@ class AgentOptions(FastOptions):
     """Options of the scripts that know all of Rainbow's parts."""
 
     parts: Annotated[PartOptions, tyro.conf.arg(name="")] = field(default_factory=PartOptions)
-    network: Literal["nature", "narrow", "small"] = "nature"
+    network: NetworkName = "nature"
     """Nature DQN's network, one half as wide with a third of its arithmetic, or one with a seventh of it at half the
     --frame-size."""
     target_average: float | None = None
@@ -253,8 +254,8 @@ class AgentOptions(FastOptions):
     (Karpathy 2016, "Deep Reinforcement Learning: Pong from Pixels")."""
     gradient_threads: int = 1
     """Gradients computed at a time, each of an update of its own and in a thread of its own, and then applied one after
-    the other; on a CPU two are sooner done side by side than each in two threads. They share the --threads. A GPU
-    computes one at a time, whatever is said here."""
+    the other; on a CPU two are sooner done side by side than each in two threads. They share the --threads, at least
+    one each, and the target network is copied between two groups of them. A GPU computes one at a time in any case."""
     report_env_steps: int = 20_000
     """Env steps between two reports on what is inside: the mean value of held-out states, noise, priorities, atoms."""
     held_out: int = 1_000
@@ -506,6 +507,8 @@ def check(options: Options) -> None:
         if options.target_average is not None and not 0.0 < options.target_average <= 1.0:
             raise UserError(f"--target-average must be above 0 and at most 1, not {options.target_average:g}.")
         _between(options.gradient_threads, 1, 64, "--gradient-threads")
+        if options.gradient_threads > 1:
+            _check_gradient_threads(options)
         _at_least(options.report_env_steps, 1, "--report-env-steps")
         _between(options.held_out, 1, 100_000, "--held-out")
     if isinstance(options, FastOptions):
@@ -526,6 +529,20 @@ def check(options: Options) -> None:
             )
     if isinstance(options, ParallelOptions):
         _at_least(options.player_timeout, 1.0, "--player-timeout")
+
+
+def _check_gradient_threads(options: AgentOptions) -> None:
+    group = options.gradient_threads * options.steps
+    if options.num_envs is not None and options.num_envs < group:
+        raise UserError(
+            f"--gradient-threads {options.gradient_threads} needs as many updates in a round of the games, but "
+            f"--num-envs {options.num_envs} brings fewer with --steps {options.steps}; it must be at least {group}."
+        )
+    if group > options.dqn.target_sync:
+        raise UserError(
+            f"--gradient-threads {options.gradient_threads} times --steps {options.steps} cannot be more than "
+            f"--target-sync {options.dqn.target_sync}: the target network would miss copies."
+        )
 
 
 def _check_parts(parts: PartOptions) -> None:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fastdqn import config
-from fastdqn.config import Options, VectorOptions, options_from
+from fastdqn.config import AgentOptions, Options, VectorOptions, options_from
 from fastdqn.envs import games
 from fastdqn.envs.make import PlayEnv, Wrappers, make_env, spaces_of
 from fastdqn.envs.scores import human_normalised
@@ -148,7 +148,8 @@ def load_agent(run: Path, device: torch.device) -> Agent:
     options = options_from(said)
     wrappers = wrappers_of(said["script"]) or "opencv"
     shape, num_actions = spaces_of(make_env(options.run.game, options.protocol, wrappers, side_of(options)))
-    learner = make_learner(options, shape, num_actions, device)
+    plays = dataclasses.replace(options, gradient_threads=1) if isinstance(options, AgentOptions) else options
+    learner = make_learner(plays, shape, num_actions, device)  # it only plays
     try:
         for network in (learner.network, learner.target):  # a run keeps the weights of the one that plays
             network.load_state_dict(weights)

@@ -19,6 +19,7 @@ from fastdqn.config import DQNOptions
 from fastdqn.losses import weighted_mean
 from fastdqn.networks import noisy_layers, torsos, use_channels_last
 from fastdqn.objectives import Objective, ValueObjective
+from fastdqn.seeding import as_int
 from fastdqn.threads import SideBySide
 from fastdqn.types import Batch, Metrics
 
@@ -140,7 +141,7 @@ class DQNLearner:
         self.actor = self.network if act_with == "online" else self.target
         self.noise = noise or torch.Generator(device)
         self._noisy_actor = tuple(noisy_layers(self.actor).values())
-        self._threads = threads or SideBySide(1, torch.get_num_threads())
+        self._threads = threads or SideBySide(1)
         self.at_once = self._threads.count  # most batches that `update_all` takes
         self._branches = [
             _Branch(self.network, self.target, self.objective, self.noise, form, options.double),
@@ -149,7 +150,7 @@ class DQNLearner:
                     _sharing(make_network().to(device), self.network),
                     _sharing(make_network().to(device).requires_grad_(False), self.target),
                     self.objective,
-                    torch.Generator(device).manual_seed(self.noise.initial_seed() + i),
+                    torch.Generator(device).manual_seed(as_int(np.random.SeedSequence((self.noise.initial_seed(), i)))),
                     form,
                     options.double,
                 )
@@ -221,6 +222,8 @@ class DQNLearner:
         Args:
             batches: at most `at_once`, each with its importance weights (B,), None for ones.
         """
+        if len(batches) > self.at_once:
+            raise ValueError(f"{len(batches)} batches, but at most {self.at_once} at a time")
         metrics = self._threads(
             *[partial(branch.gradient, *batch) for branch, batch in zip(self._branches, batches, strict=False)]
         )

@@ -19,14 +19,16 @@ class SideBySide:
 
     Args:
         count: most pieces at a time.
-        torch_threads: threads in which PyTorch shares an operation of one piece.
+        torch_threads: threads in which PyTorch shares an operation of one piece, and from now on all that the caller
+            does: threads that have just shared one keep their cores busy, waiting for the next. With one piece at a
+            time nothing is changed.
     """
 
-    def __init__(self, count: int, torch_threads: int) -> None:
+    def __init__(self, count: int, torch_threads: int = 1) -> None:
         self.count = count
-        torch.set_num_threads(torch_threads)
         self._pool = None
         if count > 1:  # the number of threads is each thread's own
+            torch.set_num_threads(torch_threads)
             self._pool = ThreadPoolExecutor(count - 1, "piece", initializer=_begin, initargs=(torch_threads,))
 
     def __call__(self, *pieces: Callable[[], ResultT]) -> list[ResultT]:

@@ -75,9 +75,13 @@ class Batch(NamedTuple):
 
 
 def parts_of(batch: Batch, count: int) -> list[Batch]:
-    """Return `batch` in `count` parts of the same size, which are views of it."""
-    if count == 1:
-        return [batch]
+    """Return `batch` in `count` parts of the same size, which are views of it.
+
+    Raises:
+        ValueError: it cannot be shared out so.
+    """
+    if len(batch.action) % count:
+        raise ValueError(f"{len(batch.action)} transitions cannot be {count} parts of the same size")
     return [Batch(*tensors) for tensors in zip(*(tensor.chunk(count) for tensor in batch), strict=True)]
 
 

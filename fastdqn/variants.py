@@ -121,6 +121,7 @@ def make_frame_replay(options: VectorOptions, device: torch.device) -> FrameRepl
         device,
         as_int(seeds_of(options.run.seed).replay),
         isinstance(options, AgentOptions) and options.end_at_reward,
+        channels_last=isinstance(options, FastOptions),
     )
 
 

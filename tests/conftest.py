@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -19,6 +20,15 @@ def pytest_configure() -> None:
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {cores[int(worker.removeprefix("gw")) % len(cores)]})
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def arithmetic() -> Iterator[None]:
+    """Put back what a script that ran in this process has set for its thread."""
+    threads = torch.get_num_threads()
+    yield
+    torch.set_flush_denormal(False)
+    torch.set_num_threads(threads)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -77,7 +77,7 @@ def play(rom: str, envs: int, steps: int, max_frames: int) -> Any:
 @pytest.mark.parametrize("stack", [1, 3, 4])
 def test_stacks_lie_with_channels_last_and_are_the_same(stack: int) -> None:
     rng = np.random.default_rng(0)
-    replay = FrameReplay(2 * 40, 2, (36, 38), stack, 1, GAMMA, CPU, seed=0)
+    replay = FrameReplay(2 * 40, 2, (36, 38), stack, 1, GAMMA, CPU, seed=0, channels_last=True)
     frames = rng.integers(256, size=(31, 2, 36, 38), dtype=np.uint8)
     replay.reset(frames[0])
     no = np.zeros(2, bool)
@@ -86,6 +86,7 @@ def test_stacks_lie_with_channels_last_and_are_the_same(stack: int) -> None:
     batch = replay.transitions(torch.tensor([5, 29, 10]), torch.tensor([0, 1, 1]))
     assert batch.obs.shape == (3, stack, 36, 38)
     assert batch.obs.is_contiguous(memory_format=torch.channels_last)
+    assert replay.stacks().is_contiguous(memory_format=torch.channels_last)
     for row, (time, game) in enumerate(((5, 0), (29, 1), (10, 1))):
         np.testing.assert_array_equal(batch.obs[row].numpy(), frames[time - stack + 1 : time + 1, game])
         np.testing.assert_array_equal(batch.next_obs[row].numpy(), frames[time - stack + 2 : time + 2, game])

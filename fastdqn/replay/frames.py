@@ -52,6 +52,7 @@ class FrameReplay:
         device: where everything lives.
         seed: of the draws.
         end_at_reward: whether a reward other than 0 terminates a window.
+        channels_last: whether stacks are laid out as (B, H, W, C), as a CPU's convolutions want them; the CPU only.
 
     Raises:
         UserError: the capacity does not fit into the memory, or is too small for N games.
@@ -68,6 +69,7 @@ class FrameReplay:
         device: torch.device,
         seed: int,
         end_at_reward: bool = False,
+        channels_last: bool = False,
     ) -> None:
         rows = capacity // num_envs
         least = (stack + n_step + 2) * num_envs
@@ -84,6 +86,7 @@ class FrameReplay:
         self._stack = stack
         self._n = n_step
         self._end_at_reward = end_at_reward
+        self._channels_last = channels_last and device.type == "cpu" and stack > 1
         self._reach = rows - stack - 1  # how far back a transition may start
         self._shape = frame_shape
         size = self.size
@@ -329,14 +332,14 @@ class FrameReplay:
         age = self._age[self._index(time, game)].unsqueeze(1)  # (B, 1)
         where = self._index(time.unsqueeze(1) - self._back, game.unsqueeze(1))  # (B, C)
         where = torch.where(self._back <= age, where, self._zero)
-        if self.device.type == "cpu" and self._stack > 1:
+        if self._channels_last:
             return self._interleaved(where)
         return self._frames.index_select(0, where.flatten()).view(len(time), self._stack, *self._shape)
 
     def _interleaved(self, where: Tensor) -> Tensor:
-        """Return the stacks (B, C, H, W) of the frames at `where`, (B, C), laid out as (B, H, W, C).
+        """Return the stacks (B, C, H, W) of the frames at `where`, (B, C), with channels last.
 
-        Convolutions on a CPU want them so, and bytes are reordered sooner than floats.
+        Bytes are reordered sooner than floats.
         """
         planes = self._frames.index_select(0, where.t().flatten()).view(self._stack, -1, 1).numpy()
         stacks = torch.empty(len(where), *self._shape, self._stack, dtype=torch.uint8)
