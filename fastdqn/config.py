@@ -336,7 +336,7 @@ _PONG_FAST_EXECUTION = {
 _PONG_RECORDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "cpu": (
         {},
-        {"num_envs": 32, "gradient_threads": 2, "late_score": 17.0, "late_steps": 64, "late_epsilon": 0.005},
+        {"num_envs": 32, "gradient_threads": 2, "late_score": 15.0, "late_steps": 64, "late_epsilon": 0.005},
     ),
     "cuda": (
         {"batch_size": 8},
