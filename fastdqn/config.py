@@ -289,8 +289,6 @@ class RecordOptions(AgentOptions):
     """The agent plays well while the mean of the last 20 games is above this; by default it never does."""
     late_steps: int = 64
     """Env steps played for each update while the agent plays well: it learns less, and finishes its games sooner."""
-    late_learning_rate: float | None = None
-    """Step size while the agent plays well, if it is not smaller anyway; by default as it is."""
     late_epsilon: float = 0.01
     """Probability of a random action while the agent plays well, if it is not lower anyway."""
 
@@ -338,14 +336,7 @@ _PONG_FAST_EXECUTION = {
 _PONG_RECORDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "cpu": (
         {},
-        {
-            "num_envs": 32,
-            "gradient_threads": 2,
-            "late_score": 15.0,
-            "late_steps": 64,
-            "late_epsilon": 0.005,
-            "late_learning_rate": 2e-5,
-        },
+        {"num_envs": 32, "gradient_threads": 2, "late_score": 15.0, "late_steps": 64, "late_epsilon": 0.005},
     ),
     "cuda": (
         {"batch_size": 8},
@@ -531,8 +522,6 @@ def check(options: Options) -> None:
     if isinstance(options, RecordOptions) and options.late_score is not None:
         _at_least(options.late_steps, options.steps, "--late-steps")
         _between(options.late_epsilon, 0.0, 1.0, "--late-epsilon")
-        if options.late_learning_rate is not None and not options.late_learning_rate > 0:
-            raise UserError(f"--late-learning-rate must be more than 0, not {options.late_learning_rate:g}.")
         if options.late_steps > dqn.target_sync:
             raise UserError(
                 f"--late-steps {options.late_steps} cannot be more than --target-sync {dqn.target_sync}: "

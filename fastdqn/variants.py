@@ -256,17 +256,16 @@ def fastest_greedy(learner: DQNLearner, replay: DeviceReplay) -> Callable[[], ND
     return lambda: greedy_actions(learner.greedy, replay.stacks())
 
 
-def learning_rate_at(env_steps: int, options: FastOptions) -> float:
-    """Return the step size of the env step after `env_steps`."""
-    first, final = options.dqn.learning_rate, options.final_learning_rate
-    return first if final is None else linear(env_steps, first, final, options.learning_rate_decay)
-
-
 def scheduled(options: FastOptions, learner: DQNLearner, replay: DeviceReplay) -> Callable[[int], None]:
     """Return what sets, at an env step, all that changes with env steps: the step size, and beta with priorities."""
+    dqn, final = options.dqn, options.final_learning_rate
     settings: list[Callable[[int], None]] = []
-    if options.final_learning_rate is not None:
-        settings.append(lambda env_steps: learner.set_learning_rate(learning_rate_at(env_steps, options)))
+    if final is not None:
+        settings.append(
+            lambda env_steps: learner.set_learning_rate(
+                linear(env_steps, dqn.learning_rate, final, options.learning_rate_decay)
+            )
+        )
     if isinstance(options, AgentOptions) and isinstance(replay, PrioritizedReplay):
         parts = options.parts
         settings.append(
