@@ -34,7 +34,7 @@ from torch import Tensor
 from fastdqn.errors import UserError
 
 FORMAT = 2
-"""Of the file; a later one is refused."""
+"""Of the file; any other is refused."""
 FOLDER = "checkpoints"
 _MAGIC = "fastdqn checkpoint"
 _HEADER_BYTES = 1_000_000  # more than any header has

@@ -177,9 +177,9 @@ class VectorOptions(PlayStepsOptions):
 
 
 Variant = Literal["dqn", "n-step", "double", "noisy", "prioritized", "dueling", "distributional", "rainbow"]
-NetworkName = Literal["nature", "narrow", "small"]
 VARIANTS: tuple[Variant, ...] = get_args(Variant)
 """The eight systems of the 2017 post's author, after Hessel et al. 2017."""
+NetworkName = Literal["nature", "narrow", "small"]
 
 
 @dataclass(frozen=True)

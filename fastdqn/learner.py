@@ -228,9 +228,8 @@ class DQNLearner:
             *[partial(branch.gradient, *batch) for branch, batch in zip(self._branches, batches, strict=False)]
         )
         for branch in self._branches[: len(metrics)]:
-            if branch is not self._branches[0]:
-                for parameter, other in zip(self._branches[0].parameters, branch.parameters, strict=True):
-                    parameter.grad = other.grad
+            for parameter, own in zip(self._branches[0].parameters, branch.parameters, strict=True):
+                parameter.grad = own.grad
             self.optimizer.step()
             if self._average is not None:
                 for target, online in self._pairs:
