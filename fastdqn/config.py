@@ -562,7 +562,9 @@ def _check_average(options: RecordOptions, share: float) -> None:
     if not 0.0 < share <= 1.0:
         raise UserError(f"--average-weights must be above 0 and at most 1, not {share:g}.")
     if options.act_with == "target":
-        raise UserError("--average-weights and --act-with target name different weights to play with; it must be one.")
+        raise UserError(
+            "--average-weights and --act-with target each name other weights to play with; give one of them."
+        )
 
 
 def _check_parts(parts: PartOptions) -> None:
