@@ -82,7 +82,6 @@ def train(options: RecordOptions) -> int:
             games.send(actions)
 
             schedule(env_steps, cooldown.since(env_steps, recent))
-            learner.follow(1.0 if cooldown.begun is None else options.average_weights or 1.0)
             if run.updates == 0 and run.due(every):
                 learner.see(*replay.pixels())  # nothing without --center-frames or --pixel-floor
             for due in groups(run.due(every), learner.at_once):

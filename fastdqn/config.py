@@ -291,9 +291,6 @@ class RecordOptions(AgentOptions):
     decay_score: float | None = None
     """The step size begins to fall, over --learning-rate-decay env steps, once the mean of the last 20 games is above
     this; by default at the start."""
-    average_weights: float | None = None
-    """From --decay-score on, play with an average of the weights, to which each update adds this share of its own
-    (Polyak & Juditsky 1992); by default with the newest weights."""
     late_score: float | None = None
     """The agent plays well while the mean of the last 20 games is above this; by default it never does."""
     late_steps: int = 64
@@ -530,8 +527,6 @@ def check(options: Options) -> None:
         _at_least(options.learning_rate_decay, 1, "--learning-rate-decay")
     if isinstance(options, RecordOptions) and options.decay_score is not None and options.final_learning_rate is None:
         raise UserError("--decay-score says when the step size falls, but not to what; add --final-learning-rate.")
-    if isinstance(options, RecordOptions) and options.average_weights is not None:
-        _check_average(options, options.average_weights)
     if isinstance(options, RecordOptions) and options.late_score is not None:
         _at_least(options.late_steps, options.steps, "--late-steps")
         _between(options.late_epsilon, 0.0, 1.0, "--late-epsilon")
@@ -555,15 +550,6 @@ def _check_gradient_threads(options: AgentOptions) -> None:
         raise UserError(
             f"--gradient-threads {options.gradient_threads} times --steps {options.steps} cannot be more than "
             f"--target-sync {options.dqn.target_sync}: the target network would miss copies."
-        )
-
-
-def _check_average(options: RecordOptions, share: float) -> None:
-    if not 0.0 < share <= 1.0:
-        raise UserError(f"--average-weights must be above 0 and at most 1, not {share:g}.")
-    if options.act_with == "target":
-        raise UserError(
-            "--average-weights and --act-with target each name other weights to play with; give one of them."
         )
 
 

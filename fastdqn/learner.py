@@ -111,7 +111,6 @@ class DQNLearner:
         target_average: share by which each update moves the target network towards the online one; None to copy it in
             `sync_target` alone.
         act_with: the network whose greedy actions are played.
-        averaging: whether a third network is played with, which follows the online one as `follow` says.
         threads: where the gradients of several batches are computed side by side; one at a time by default.
     """
 
@@ -125,7 +124,6 @@ class DQNLearner:
         noise: torch.Generator | None = None,
         target_average: float | None = None,
         act_with: Literal["online", "target"] = "online",
-        averaging: bool = False,
         threads: SideBySide | None = None,
     ) -> None:
         self.network = network
@@ -141,18 +139,6 @@ class DQNLearner:
         self._pairs = [(target.detach(), online.detach()) for target, online in weights]
         self._copy_target()
         self.actor = self.network if act_with == "online" else self.target
-        self._follows: list[tuple[Tensor, Tensor]] = []
-        if averaging:
-            self.actor = make_network().to(device).requires_grad_(False)
-            if form.channels_last:
-                use_channels_last(self.actor)
-            weights = zip(self.actor.parameters(), network.parameters(), strict=True)
-            self._follows = [(actor.detach(), online.detach()) for actor, online in weights]
-        self._share = torch.ones(
-            (), device=device
-        )  # on the device, so that it may change between two replays of a graph
-        self._last_share = 1.0
-        self._follow()
         self.noise = noise or torch.Generator(device)
         self._noisy_actor = tuple(noisy_layers(self.actor).values())
         self._threads = threads or SideBySide(1)
@@ -187,25 +173,12 @@ class DQNLearner:
             else:
                 group["lr"] = learning_rate
 
-    def follow(self, share: float) -> None:
-        """Let each later update move the weights that are played with by this share towards the online network: 1 to
-        copy it, less for an average of the weights of the last 1 / share updates or so, which plays better than the
-        last of them where those are noisy (Polyak & Juditsky 1992). Nothing without `averaging`.
-        """
-        if share != self._last_share:
-            self._last_share = share
-            self._share.fill_(share)
-
-    def _follow(self) -> None:
-        for actor, online in self._follows:
-            actor.lerp_(online, self._share)
-
     def see(self, mean: Tensor, deviation: Tensor) -> None:
         """Tell the networks what frames look like: each pixel's mean and standard deviation, (H, W) float32 each.
 
         Networks that were made to center or scale their inputs do so from now on.
         """
-        for torso in {*torsos(self.network), *torsos(self.target), *torsos(self.actor)}:
+        for torso in (*torsos(self.network), *torsos(self.target)):
             torso.set_frame(mean, deviation)  # those of other branches are the same
 
     def values(self, obs: Tensor) -> Tensor:
@@ -261,7 +234,6 @@ class DQNLearner:
             if self._average is not None:
                 for target, online in self._pairs:
                     target.lerp_(online, self._average)
-            self._follow()
         return metrics
 
     def state(self) -> dict[str, Any]:
@@ -269,7 +241,6 @@ class DQNLearner:
         return {
             "network": _copied(self.network.state_dict()),
             "target": _copied(self.target.state_dict()),
-            "actor": _copied(self.actor.state_dict()) if self._follows else {},
             "optimizer": _copied(self.optimizer.state_dict()),
             "noise": [branch.noise.get_state() for branch in self._branches],
         }
@@ -278,8 +249,6 @@ class DQNLearner:
         """Go on from there; before the first update."""
         self.network.load_state_dict(state["network"])
         self.target.load_state_dict(state["target"])
-        if self._follows:
-            self.actor.load_state_dict(state["actor"])
         groups = self.optimizer.state_dict()["param_groups"]  # how it is carried out is this device's
         self.optimizer.load_state_dict({"state": state["optimizer"]["state"], "param_groups": groups})
         self.set_learning_rate(float(state["optimizer"]["param_groups"][0]["lr"]))

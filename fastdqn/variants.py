@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from fastdqn.acting import VectorEpsilonGreedy, greedy_actions
-from fastdqn.config import AgentOptions, FastOptions, Options, RecordOptions, VectorOptions
+from fastdqn.config import AgentOptions, FastOptions, Options, VectorOptions
 from fastdqn.device import env_threads_of, num_envs_of, wants_bf16
 from fastdqn.envs.vector import VectorEnv, check_num_envs, make_vector_env
 from fastdqn.errors import UserError
@@ -75,7 +75,6 @@ def make_learner(
         noise,
         agent.target_average,
         agent.act_with,
-        isinstance(options, RecordOptions) and options.average_weights is not None,
         threads,
     )
 

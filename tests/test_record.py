@@ -11,12 +11,10 @@ import torch
 from fastdqn.cli import parse
 from fastdqn.config import DQNOptions, RecordOptions, preset_for, with_record
 from fastdqn.errors import UserError
-from fastdqn.learner import DQNLearner, Form
 from fastdqn.schedules import Cooldown, linear, plays_well, updates_due
 from fastdqn.stopping import Limits, StopTest
 from fastdqn.variants import make_learner, make_rainbow_replay, scheduled
 from tests.scripts import records, summary, train
-from tests.test_learning_parts import random_batch
 from tests.test_rainbow import CATCH, LEARNT
 
 
@@ -65,31 +63,6 @@ def test_the_learner_gets_the_step_size_of_the_cooldown() -> None:
         assert now == pytest.approx(linear(90, start, 1e-4, 100) if expected is None else expected)
 
 
-def test_an_average_of_the_weights_is_played_with() -> None:
-    options = parse(RecordOptions, "", ["--device", "cpu", "--small", "--average-weights", "0.25"])
-
-    def learner() -> DQNLearner:
-        return make_learner(options, (4, 84, 84), 6, torch.device("cpu"), Form(channels_last=True, fused=True))
-
-    online = learner()
-    weights = [dict(online.network.named_parameters())["head.0.weight"].detach().clone()]
-    played = dict(online.actor.named_parameters())["head.0.weight"]
-    assert online.actor is not online.network
-    for share in (1.0, 1.0, 0.25, 0.25):
-        online.follow(share)
-        before = played.detach().clone()
-        online.update(random_batch(4))
-        weights.append(dict(online.network.named_parameters())["head.0.weight"].detach().clone())
-        assert not torch.equal(weights[-1], weights[-2])
-        torch.testing.assert_close(played, before + share * (weights[-1] - before), rtol=1e-5, atol=1e-7)
-        assert (share == 1.0) == torch.equal(played, weights[-1])
-    obs = random_batch(64).obs
-    assert torch.equal(online.greedy(obs), online.objective.values(online.actor(obs)).argmax(dim=1))
-    later = learner()
-    later.load(online.state())
-    assert torch.equal(dict(later.actor.named_parameters())["head.0.weight"], played)
-
-
 def test_other_games_keep_their_own_settings() -> None:
     options = parse(RecordOptions, "", ["--game", "breakout", "--small"])
     assert (options.dqn, options.late_score) == (preset_for("breakout", "breakout").dqn, None)
@@ -103,8 +76,6 @@ def test_other_games_keep_their_own_settings() -> None:
         "--late-steps 2",
         "--late-steps 100000",
         "--late-epsilon 2",
-        "--average-weights 0",
-        "--average-weights 0.1 --act-with target",
         "--decay-score 3 --final-learning-rate None",
         "--network nature --frame-size 30",
         "--small --gradient-threads 0",
