@@ -23,7 +23,7 @@ from fastdqn.device import keep_freed_memory, prepare_device
 from fastdqn.envs.vector import describe_games
 from fastdqn.replay.frames import describe_frame_replay
 from fastdqn.run import Run
-from fastdqn.schedules import Cooldown, groups, plays_well, target_sync_due
+from fastdqn.schedules import groups, plays_well, target_sync_due
 from fastdqn.threads import flush_denormals
 from fastdqn.variants import (
     describe_variant,
@@ -53,7 +53,6 @@ def train(options: RecordOptions) -> int:
     batch_size = dqn.batch_size * options.steps
     make_updates = fastest_updates(learner, replay, batch_size)
     schedule = scheduled(options, learner, replay)
-    cooldown = Cooldown(options.decay_score)
     reporter = make_reporter(options, learner, replay)
     notes = (
         describe_games(games, options.run.game, options.protocol),
@@ -67,12 +66,11 @@ def train(options: RecordOptions) -> int:
         run.where.enable(options.where)
         replay.reset(games.reset())
         policy = make_policy(options, fastest_greedy(learner, replay), games.num_actions)
-        run.keep(learner=learner, games=games, replay=replay, policy=policy, reporter=reporter, cooldown=cooldown)
+        run.keep(learner=learner, games=games, replay=replay, policy=policy, reporter=reporter)
 
         while not run.over():
             env_steps, updates = run.env_steps, run.updates
-            recent = run.stop.recent_mean(RECENT_GAMES)
-            well = plays_well(recent, options.late_score)
+            well = plays_well(run.stop.recent_mean(RECENT_GAMES), options.late_score)
             every = options.late_steps if well else options.steps
             epsilon = epsilons_at(env_steps, games.num_envs, dqn)
             if well:
@@ -81,7 +79,7 @@ def train(options: RecordOptions) -> int:
                 actions = policy.act(epsilon)
             games.send(actions)
 
-            schedule(env_steps, cooldown.since(env_steps, recent))
+            schedule(env_steps)
             if run.updates == 0 and run.due(every):
                 learner.see(*replay.pixels())  # nothing without --center-frames or --pixel-floor
             for due in groups(run.due(every), learner.at_once):

@@ -188,9 +188,6 @@ class PartOptions:
 
     dueling: bool = False
     """Value and advantage in two streams (Wang et al. 2016)."""
-    dueling_hidden: Literal["two", "one"] = "two"
-    """Hidden layers of --dueling: one for each stream (Wang et al. 2016), or one for both, which costs no more than no
-    dueling at all."""
     noisy: bool = False
     """Explore by noisy layers (Fortunato et al. 2018) instead of epsilon, which is then 0 unless given."""
     noise: Literal["factorised", "independent"] = "factorised"
@@ -288,9 +285,6 @@ class RecordOptions(AgentOptions):
     )
     small: bool = False
     """The narrow network, which has a third of the arithmetic of Nature's; solves Pong soonest on a CPU (LOG.md)."""
-    decay_score: float | None = None
-    """The step size begins to fall, over --learning-rate-decay env steps, once the mean of the last 20 games is above
-    this; by default at the start."""
     late_score: float | None = None
     """The agent plays well while the mean of the last 20 games is above this; by default it never does."""
     late_steps: int = 64
@@ -525,8 +519,6 @@ def check(options: Options) -> None:
         if options.final_learning_rate is not None and not options.final_learning_rate > 0:
             raise UserError(f"--final-learning-rate must be more than 0, not {options.final_learning_rate:g}.")
         _at_least(options.learning_rate_decay, 1, "--learning-rate-decay")
-    if isinstance(options, RecordOptions) and options.decay_score is not None and options.final_learning_rate is None:
-        raise UserError("--decay-score says when the step size falls, but not to what; add --final-learning-rate.")
     if isinstance(options, RecordOptions) and options.late_score is not None:
         _at_least(options.late_steps, options.steps, "--late-steps")
         _between(options.late_epsilon, 0.0, 1.0, "--late-epsilon")

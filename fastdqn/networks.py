@@ -35,7 +35,6 @@ class HeadParts(NamedTuple):
     """What a head is made of besides linear layers."""
 
     dueling: bool = False
-    one_hidden: bool = False  # the dueling streams share their hidden layer
     noise: str | None = None  # "factorised" or "independent"
     sigma: float | None = None  # at the start; by default the NoisyNet paper's
     atoms: int | None = None  # Z, of a distribution for each action instead of one value
@@ -201,34 +200,7 @@ class DuelingHead(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         value = self.value(features).unsqueeze(1)  # (B, 1, Z)
         advantage = self.advantage(features).unflatten(1, self._shape)  # (B, A, Z)
-        return _dueling(value, advantage)
-
-
-class SharedDuelingHead(nn.Module):
-    """Dueling whose streams share the hidden layer, so that it costs no more than a head without.
-
-    Each update then moves the value of all actions of a state, of which plain Q-learning moves one; the advantages, a
-    small part of it, have weights of their own (Wang et al. 2016, eq. 9, whose streams have a hidden layer each).
-
-    Args:
-        stream: makes a stream of layers with so many outputs.
-        num_actions: A.
-        atoms: Z, or None for one value an action.
-    """
-
-    def __init__(self, stream: Callable[[int], Stream], num_actions: int, atoms: int | None) -> None:
-        super().__init__()
-        self.both = stream((1 + num_actions) * (atoms or 1))
-        self._shape = (1 + num_actions, atoms or 1)
-
-    def forward(self, features: Tensor) -> Tensor:
-        both = self.both(features).unflatten(1, self._shape)  # (B, 1 + A, Z)
-        return _dueling(both[:, :1], both[:, 1:])
-
-
-def _dueling(value: Tensor, advantage: Tensor) -> Tensor:
-    """Return the values (B, A * Z) of V, (B, 1, Z), and A, (B, A, Z)."""
-    return (value + advantage - advantage.mean(dim=1, keepdim=True)).flatten(1)
+        return (value + advantage - advantage.mean(dim=1, keepdim=True)).flatten(1)  # (B, A * Z)
 
 
 class QNetwork(nn.Module):
@@ -258,10 +230,9 @@ class QNetwork(nn.Module):
         def stream(outputs: int) -> Stream:
             return Stream(_linear(features, size.hidden, parts), nn.ReLU(), _linear(size.hidden, outputs, parts))
 
-        if parts.dueling:
-            self.head = (SharedDuelingHead if parts.one_hidden else DuelingHead)(stream, num_actions, parts.atoms)
-        else:
-            self.head = stream(num_actions * (parts.atoms or 1))
+        self.head = (
+            DuelingHead(stream, num_actions, parts.atoms) if parts.dueling else stream(num_actions * (parts.atoms or 1))
+        )
         self._shape = None if parts.atoms is None else (num_actions, parts.atoms)
         _draw_first_weights(self, generator)
 

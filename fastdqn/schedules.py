@@ -1,9 +1,6 @@
-"""Schedules: functions of env steps, so that they mean the same in every script and after a resume."""
+"""Schedules: pure functions of env steps, so that they mean the same in every script and after a resume."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import Any
 
 
 def linear_epsilon(env_step: int, start: float, final: float, decay_env_steps: int) -> float:
@@ -36,35 +33,6 @@ def target_sync_due(env_step: int, every: int, steps: int = 1) -> bool:
 def plays_well(recent_mean: float | None, late_score: float | None) -> bool:
     """Tell whether a mean of recent games is above `late_score`; not if there is no such score, or no such mean yet."""
     return late_score is not None and recent_mean is not None and recent_mean > late_score
-
-
-class Cooldown:
-    """When the step size begins to fall: at the start, or at the env step at which the agent first played well enough.
-
-    A step size that stays large while the score climbs and falls once it has climbed is sooner done than one that falls
-    by the clock, whenever the climb comes (LOG.md; "warmup-stable-decay", Hu et al. 2024, is the same by the clock).
-
-    Args:
-        score: the mean of recent games from which on it falls; None to fall from the start.
-    """
-
-    def __init__(self, score: float | None) -> None:
-        self._score = score
-        self.begun: int | None = 0 if score is None else None  # env step
-
-    def since(self, env_steps: int, recent_mean: float | None) -> int:
-        """Return the env steps since it began, 0 if it has not; `recent_mean` is of recent games, None if too few."""
-        if self.begun is None and plays_well(recent_mean, self._score):
-            self.begun = env_steps
-        return 0 if self.begun is None else env_steps - self.begun
-
-    def state(self) -> dict[str, Any]:
-        """Return when it began."""
-        return {"begun": self.begun}
-
-    def load(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
-        self.begun = state["begun"]
 
 
 def updates_due(since: int, until: int, every: int, initial: int) -> range:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -38,7 +37,6 @@ def make_network(options: Options, obs_shape: tuple[int, int, int], num_actions:
         parts, size = options.parts, SIZES[options.network]
         head = HeadParts(
             parts.dueling,
-            parts.dueling_hidden == "one",
             parts.noise if parts.noisy else None,
             parts.noisy_sigma,
             parts.atoms if parts.distributional else None,
@@ -151,7 +149,7 @@ def describe_variant(options: AgentOptions) -> str:
     said = [
         f"{dqn.n_step}-step returns" if dqn.n_step > 1 else "",
         "double" if dqn.double else "",
-        "" if not parts.dueling else "dueling" if parts.dueling_hidden == "two" else "dueling on one hidden layer",
+        "dueling" if parts.dueling else "",
         f"{parts.noise} noise" if parts.noisy else "",
         f"prioritized (alpha {parts.priority_exponent:g}, beta from {parts.importance_exponent:g} to 1 over "
         f"{parts.importance_decay:,} env steps)"
@@ -258,26 +256,24 @@ def fastest_greedy(learner: DQNLearner, replay: DeviceReplay) -> Callable[[], ND
     return lambda: greedy_actions(learner.greedy, replay.stacks())
 
 
-class Schedule(Protocol):
-    """Sets all that changes with env steps."""
-
-    def __call__(self, env_steps: int, falling: int | None = None) -> None:
-        """Set it as it is at an env step, the step size as it is `falling` env steps after it began to fall; by default
-        it has fallen since the start.
-        """
-        ...
-
-
-def scheduled(options: FastOptions, learner: DQNLearner, replay: DeviceReplay) -> Schedule:
+def scheduled(options: FastOptions, learner: DQNLearner, replay: DeviceReplay) -> Callable[[int], None]:
     """Return what sets, at an env step, all that changes with env steps: the step size, and beta with priorities."""
     dqn, final = options.dqn, options.final_learning_rate
-    parts = options.parts if isinstance(options, AgentOptions) else None
+    settings: list[Callable[[int], None]] = []
+    if final is not None:
+        settings.append(
+            lambda env_steps: learner.set_learning_rate(
+                linear(env_steps, dqn.learning_rate, final, options.learning_rate_decay)
+            )
+        )
+    if isinstance(options, AgentOptions) and isinstance(replay, PrioritizedReplay):
+        parts = options.parts
+        settings.append(
+            lambda env_steps: replay.set_beta(linear(env_steps, parts.importance_exponent, 1.0, parts.importance_decay))
+        )
 
-    def set_all(env_steps: int, falling: int | None = None) -> None:
-        if final is not None:
-            passed = env_steps if falling is None else falling
-            learner.set_learning_rate(linear(passed, dqn.learning_rate, final, options.learning_rate_decay))
-        if parts is not None and isinstance(replay, PrioritizedReplay):
-            replay.set_beta(linear(env_steps, parts.importance_exponent, 1.0, parts.importance_decay))
+    def set_all(env_steps: int) -> None:
+        for setting in settings:
+            setting(env_steps)
 
     return set_all

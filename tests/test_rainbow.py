@@ -33,7 +33,6 @@ from fastdqn.networks import (
     HeadParts,
     IndependentNoisyLinear,
     QNetwork,
-    SharedDuelingHead,
     Stream,
     noisy_layers,
 )
@@ -169,38 +168,6 @@ def test_dueling_of_distributions_subtracts_the_mean_of_each_atom() -> None:
         [torch.stack([value[b] + advantage[b, a] - advantage[b].sum(dim=0) / 6 for a in range(6)]) for b in range(3)]
     )
     torch.testing.assert_close(net(obs), by_hand)
-
-
-def test_dueling_on_one_hidden_layer_by_hand() -> None:
-    def stream(outputs: int) -> Stream:
-        """A hidden unit that passes 1 on; V = 2, A = 1, 2, 6."""
-        layers = Stream(torch.nn.Linear(1, 1), torch.nn.ReLU(), torch.nn.Linear(1, outputs))
-        with torch.no_grad():
-            for layer, rows in ((layers[0], [[1.0]]), (layers[2], [[2.0], [1.0], [2.0], [6.0]])):
-                layer.weight.copy_(torch.tensor(rows))  # pyright: ignore[reportArgumentType, reportCallIssue]
-                layer.bias.zero_()  # pyright: ignore[reportCallIssue]
-        return layers
-
-    assert SharedDuelingHead(stream, 3, None)(torch.tensor([[1.0], [10.0]])).tolist() == [[0, 1, 5], [0, 10, 50]]
-
-
-def test_dueling_on_one_hidden_layer_learns_all_actions_of_a_state_from_one() -> None:
-    """The gradient of one action's value moves the others', by the same for all of them; for atoms, too."""
-    for atoms in (None, 51):
-        parts = HeadParts(dueling=True, one_hidden=True, atoms=atoms)
-        net = QNetwork((4, 84, 84), 6, torch.Generator().manual_seed(0), parts=parts)
-        obs = random_batch(1).obs
-        assert net(obs).shape == ((1, 6) if atoms is None else (1, 6, 51))
-        last = net.head.both[2]  # type: ignore[index, union-attr]
-        before = net(obs).detach()
-        net(obs)[0, 2].sum().backward()
-        with torch.no_grad():
-            last.bias += last.bias.grad
-        moved = (net(obs) - before).detach().view(6, -1)
-        others = [0, 1, 3, 4, 5]
-        torch.testing.assert_close(moved[others], (moved[others[0]]).expand(5, -1))
-        assert (moved[2] > moved[others[0]]).all()
-        assert (moved[others].abs() > 0.1).all()  # 1 - 1/6 of V, less 1/6 of the advantage's own step
 
 
 # Noise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,9 +10,8 @@ import torch
 from fastdqn.cli import parse
 from fastdqn.config import DQNOptions, RecordOptions, preset_for, with_record
 from fastdqn.errors import UserError
-from fastdqn.schedules import Cooldown, linear, plays_well, updates_due
+from fastdqn.schedules import plays_well, updates_due
 from fastdqn.stopping import Limits, StopTest
-from fastdqn.variants import make_learner, make_rainbow_replay, scheduled
 from tests.scripts import records, summary, train
 from tests.test_rainbow import CATCH, LEARNT
 
@@ -41,28 +39,6 @@ def test_the_preset_is_the_machines() -> None:
     assert parse(RecordOptions, "", ["--device", "cpu", "--no-small"]).network == "nature"
 
 
-def test_the_step_size_falls_from_the_first_good_games_on() -> None:
-    from_the_start, cooldown = Cooldown(None), Cooldown(0.0)
-    assert [from_the_start.since(step, None) for step in (0, 40, 900)] == [0, 40, 900]
-    said = [cooldown.since(step, mean) for step, mean in ((50, None), (60, 0.0), (70, 0.1), (80, -9.0), (90, None))]
-    assert said == [0, 0, 0, 10, 20]
-    resumed = Cooldown(0.0)
-    resumed.load(cooldown.state())
-    assert resumed.since(100, None) == 30
-
-
-def test_the_learner_gets_the_step_size_of_the_cooldown() -> None:
-    options = parse(RecordOptions, "", ["--device", "cpu", "--small", "--replay-size", "6000"])
-    options = replace(options, final_learning_rate=1e-4, learning_rate_decay=100)
-    learner = make_learner(options, (4, 84, 84), 6, torch.device("cpu"))
-    schedule = scheduled(options, learner, make_rainbow_replay(options, torch.device("cpu")))
-    start = options.dqn.learning_rate
-    for env_steps, falling, expected in ((5_000, 0, start), (5_000, 50, (start + 1e-4) / 2), (90, None, None)):
-        schedule(env_steps, falling)
-        now = learner.optimizer.param_groups[0]["lr"]
-        assert now == pytest.approx(linear(90, start, 1e-4, 100) if expected is None else expected)
-
-
 def test_other_games_keep_their_own_settings() -> None:
     options = parse(RecordOptions, "", ["--game", "breakout", "--small"])
     assert (options.dqn, options.late_score) == (preset_for("breakout", "breakout").dqn, None)
@@ -76,7 +52,6 @@ def test_other_games_keep_their_own_settings() -> None:
         "--late-steps 2",
         "--late-steps 100000",
         "--late-epsilon 2",
-        "--decay-score 3 --final-learning-rate None",
         "--network nature --frame-size 30",
         "--small --gradient-threads 0",
         "--gradient-threads 65",
