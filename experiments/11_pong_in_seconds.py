@@ -14,6 +14,8 @@ Differs from 10: presets, one for each kind of machine (--device is auto), --sma
 
 import fastdqn.startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports below
 
+import math
+
 import numpy as np
 
 from fastdqn import cli
@@ -65,12 +67,15 @@ def train(options: RecordOptions) -> int:
         run.weights = learner.actor.state_dict()
         run.where.enable(options.where)
         replay.reset(games.reset())
-        policy = make_policy(options, fastest_greedy(learner, replay), games.num_actions)
+        well = False
+        usual, averaged = (fastest_greedy(learner, replay, averaged) for averaged in (False, True))
+        policy = make_policy(options, lambda: averaged() if well else usual(), games.num_actions)
         run.keep(learner=learner, games=games, replay=replay, policy=policy, reporter=reporter)
 
         while not run.over():
             env_steps, updates = run.env_steps, run.updates
             well = plays_well(run.stop.recent_mean(RECENT_GAMES), options.late_score)
+            run.weights = (learner.average if well and learner.average else learner.actor).state_dict()
             every = options.late_steps if well else options.steps
             epsilon = epsilons_at(env_steps, games.num_envs, dqn)
             if well:
@@ -79,7 +84,7 @@ def train(options: RecordOptions) -> int:
                 actions = policy.act(epsilon)
             games.send(actions)
 
-            schedule(env_steps)
+            schedule(env_steps, options.late_learning_rate or math.inf if well else math.inf)
             if run.updates == 0 and run.due(every):
                 learner.see(*replay.pixels())  # nothing without --center-frames or --pixel-floor
             for due in groups(run.due(every), learner.at_once):
