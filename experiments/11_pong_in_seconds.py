@@ -76,7 +76,8 @@ def train(options: RecordOptions) -> int:
             env_steps, updates = run.env_steps, run.updates
             well = plays_well(run.stop.recent_mean(RECENT_GAMES), options.late_score)
             run.weights = (learner.average if well and learner.average else learner.actor).state_dict()
-            every = options.late_steps if well else options.steps
+            together = learner.at_once if well else 1  # late updates would be due alone; a pair is sooner done
+            every = together * (options.late_steps if well else options.steps)
             epsilon = epsilons_at(env_steps, games.num_envs, dqn)
             if well:
                 epsilon = np.minimum(epsilon, options.late_epsilon)
@@ -87,7 +88,8 @@ def train(options: RecordOptions) -> int:
             schedule(env_steps, options.late_learning_rate or math.inf if well else math.inf)
             if run.updates == 0 and run.due(every):
                 learner.see(*replay.pixels())  # nothing without --center-frames or --pixel-floor
-            for due in groups(run.due(every), learner.at_once):
+            updates_due = [env_step for env_step in run.due(every) for _ in range(together)]
+            for due in groups(updates_due, learner.at_once):
                 with run.where("update"):
                     for metrics in make_updates(len(due)):
                         run.updated(metrics, batch_size)

@@ -539,10 +539,10 @@ def check(options: Options) -> None:
             raise UserError(f"--late-learning-rate must be more than 0, not {options.late_learning_rate:g}.")
         if options.late_average is not None and not 0.0 < options.late_average <= 1.0:
             raise UserError(f"--late-average must be above 0 and at most 1, not {options.late_average:g}.")
-        if options.late_steps > dqn.target_sync:
+        if options.late_steps * options.gradient_threads > dqn.target_sync:
             raise UserError(
-                f"--late-steps {options.late_steps} cannot be more than --target-sync {dqn.target_sync}: "
-                "the target network would miss copies."
+                f"--late-steps {options.late_steps} times --gradient-threads {options.gradient_threads} cannot be more "
+                f"than --target-sync {dqn.target_sync}: the target network would miss copies."
             )
     if isinstance(options, ParallelOptions):
         _at_least(options.player_timeout, 1.0, "--player-timeout")

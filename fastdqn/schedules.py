@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 def linear_epsilon(env_step: int, start: float, final: float, decay_env_steps: int) -> float:
     """Return epsilon at `env_step`: `max(final, start - env_step / decay_env_steps)`.
@@ -45,6 +47,6 @@ def updates_due(since: int, until: int, every: int, initial: int) -> range:
     return range(-(-first // every) * every, until + 1, every)
 
 
-def groups(env_steps: range, most: int) -> list[range]:
+def groups(env_steps: Sequence[int], most: int) -> list[Sequence[int]]:
     """Return `env_steps` in groups of at most `most`, in their order."""
     return [env_steps[i : i + most] for i in range(0, len(env_steps), most)]
