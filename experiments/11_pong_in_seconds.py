@@ -14,8 +14,6 @@ Differs from 10: presets, one for each kind of machine (--device is auto), --sma
 
 import fastdqn.startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports below
 
-import math
-
 import numpy as np
 
 from fastdqn import cli
@@ -67,15 +65,12 @@ def train(options: RecordOptions) -> int:
         run.weights = learner.actor.state_dict()
         run.where.enable(options.where)
         replay.reset(games.reset())
-        well = False
-        usual, averaged = (fastest_greedy(learner, replay, averaged) for averaged in (False, True))
-        policy = make_policy(options, lambda: averaged() if well else usual(), games.num_actions)
+        policy = make_policy(options, fastest_greedy(learner, replay), games.num_actions)
         run.keep(learner=learner, games=games, replay=replay, policy=policy, reporter=reporter)
 
         while not run.over():
             env_steps, updates = run.env_steps, run.updates
             well = plays_well(run.stop.recent_mean(RECENT_GAMES), options.late_score)
-            run.weights = (learner.average if well and learner.average else learner.actor).state_dict()
             together = learner.at_once if well else 1  # late updates would be due alone; a pair is sooner done
             every = together * (options.late_steps if well else options.steps)
             epsilon = epsilons_at(env_steps, games.num_envs, dqn)
@@ -85,7 +80,7 @@ def train(options: RecordOptions) -> int:
                 actions = policy.act(epsilon)
             games.send(actions)
 
-            schedule(env_steps, options.late_learning_rate or math.inf if well else math.inf)
+            schedule(env_steps)
             if run.updates == 0 and run.due(every):
                 learner.see(*replay.pixels())  # nothing without --center-frames or --pixel-floor
             updates_due = [env_step for env_step in run.due(every) for _ in range(together)]

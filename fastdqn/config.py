@@ -291,11 +291,6 @@ class RecordOptions(AgentOptions):
     """Env steps played for each update while the agent plays well: it learns less, and finishes its games sooner."""
     late_epsilon: float = 0.01
     """Probability of a random action while the agent plays well, if it is not lower anyway."""
-    late_learning_rate: float | None = None
-    """Step size of Adam while the agent plays well, if it is not smaller anyway."""
-    late_average: float | None = None
-    """While the agent plays well it does so with an average of its weights, to which each update adds this share of the
-    newest (Polyak & Juditsky 1992); by default with the newest alone."""
 
 
 @dataclass(frozen=True)
@@ -341,15 +336,7 @@ _PONG_FAST_EXECUTION = {
 _PONG_RECORDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "cpu": (
         {},
-        {
-            "num_envs": 32,
-            "gradient_threads": 2,
-            "late_score": 15.0,
-            "late_steps": 32,
-            "late_epsilon": 0.005,
-            "late_learning_rate": 5e-5,
-            "late_average": 0.002,
-        },
+        {"num_envs": 32, "gradient_threads": 2, "late_score": 15.0, "late_steps": 64, "late_epsilon": 0.005},
     ),
     "cuda": (
         {"batch_size": 8},
@@ -535,10 +522,6 @@ def check(options: Options) -> None:
     if isinstance(options, RecordOptions) and options.late_score is not None:
         _at_least(options.late_steps, options.steps, "--late-steps")
         _between(options.late_epsilon, 0.0, 1.0, "--late-epsilon")
-        if options.late_learning_rate is not None and not options.late_learning_rate > 0:
-            raise UserError(f"--late-learning-rate must be more than 0, not {options.late_learning_rate:g}.")
-        if options.late_average is not None and not 0.0 < options.late_average <= 1.0:
-            raise UserError(f"--late-average must be above 0 and at most 1, not {options.late_average:g}.")
         if options.late_steps * options.gradient_threads > dqn.target_sync:
             raise UserError(
                 f"--late-steps {options.late_steps} times --gradient-threads {options.gradient_threads} cannot be more "

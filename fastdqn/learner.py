@@ -111,8 +111,6 @@ class DQNLearner:
         target_average: share by which each update moves the target network towards the online one; None to copy it in
             `sync_target` alone.
         act_with: the network whose greedy actions are played.
-        average: share by which each update moves `average`, a network to play with, towards the online one, so that its
-            weights are a mean of those of some 1 / share updates; None for no such network.
         threads: where the gradients of several batches are computed side by side; one at a time by default.
     """
 
@@ -126,7 +124,6 @@ class DQNLearner:
         noise: torch.Generator | None = None,
         target_average: float | None = None,
         act_with: Literal["online", "target"] = "online",
-        average: float | None = None,
         threads: SideBySide | None = None,
     ) -> None:
         self.network = network
@@ -142,16 +139,8 @@ class DQNLearner:
         self._pairs = [(target.detach(), online.detach()) for target, online in weights]
         self._copy_target()
         self.actor = self.network if act_with == "online" else self.target
-        self.average: nn.Module | None = None
-        self._follow: tuple[list[Tensor], list[Tensor], float] | None = None
-        if average is not None:
-            self.average = make_network().to(device).requires_grad_(False)
-            self.average.load_state_dict(network.state_dict())
-            if form.channels_last:
-                use_channels_last(self.average)
-            following = [parameter.detach() for parameter in self.average.parameters()]
-            self._follow = following, [online for _, online in self._pairs], average
         self.noise = noise or torch.Generator(device)
+        self._noisy_actor = tuple(noisy_layers(self.actor).values())
         self._threads = threads or SideBySide(1)
         self.at_once = self._threads.count  # most batches that `update_all` takes
         self._branches = [
@@ -168,7 +157,6 @@ class DQNLearner:
                 for i in range(1, self._threads.count)
             ],
         ]
-        self._learning_rate = options.learning_rate
         _keep_compiler_out()
         graphed = device.type == "cuda" and form.fused  # such an update may be captured
         # In a graph the step size is read from the device, so that it may change between two replays.
@@ -179,9 +167,6 @@ class DQNLearner:
 
     def set_learning_rate(self, learning_rate: float) -> None:
         """Change the step size of all later updates, graphed ones too; does not wait for the device."""
-        if learning_rate == self._learning_rate:
-            return
-        self._learning_rate = learning_rate
         for group in self.optimizer.param_groups:
             if isinstance(group["lr"], Tensor):
                 group["lr"].fill_(learning_rate)
@@ -193,8 +178,7 @@ class DQNLearner:
 
         Networks that were made to center or scale their inputs do so from now on.
         """
-        networks = [self.network, self.target, *([] if self.average is None else [self.average])]
-        for torso in (torso for network in networks for torso in torsos(network)):
+        for torso in (*torsos(self.network), *torsos(self.target)):
             torso.set_frame(mean, deviation)  # those of other branches are the same
 
     def values(self, obs: Tensor) -> Tensor:
@@ -208,29 +192,15 @@ class DQNLearner:
 
     def greedy(self, obs: Tensor) -> Tensor:
         """Return the actions (B,) of largest value; noisy layers draw new noise, one for all of them."""
-        return self._choice(self.actor, obs)
-
-    def averaged_greedy(self, obs: Tensor) -> Tensor:
-        """Return the actions (B,) of largest value to the average of the weights (Polyak & Juditsky 1992).
-
-        Raises:
-            ValueError: there is no such average.
-        """
-        if self.average is None:
-            raise ValueError("this learner keeps no average of its weights")
-        return self._choice(self.average, obs)
-
-    def _choice(self, network: nn.Module, obs: Tensor) -> Tensor:
-        for layer in noisy_layers(network).values():
+        for layer in self._noisy_actor:
             layer.draw(self.noise)
         if self._threads.count == 1:
-            return self._largest(network, obs)
-        parts = [partial(self._largest, network, part) for part in obs.chunk(self._threads.count)]
-        return torch.cat(self._threads(*parts))
+            return self._greedy(obs)
+        return torch.cat(self._threads(*[partial(self._greedy, part) for part in obs.chunk(self._threads.count)]))
 
-    def _largest(self, network: nn.Module, obs: Tensor) -> Tensor:
+    def _greedy(self, obs: Tensor) -> Tensor:
         with torch.no_grad(), self._branches[0].arithmetic():
-            return self.objective.values(network(obs)).argmax(dim=1)
+            return self.objective.values(self.actor(obs)).argmax(dim=1)
 
     def draw_noise(self, generator: torch.Generator | None = None) -> None:
         """Draw new noise for the online network, if it has noisy layers, with the learner's generator or another."""
@@ -264,8 +234,6 @@ class DQNLearner:
             if self._average is not None:
                 for target, online in self._pairs:
                     target.lerp_(online, self._average)
-            if self._follow is not None:
-                torch._foreach_lerp_(*self._follow)  # pyright: ignore[reportPrivateImportUsage, reportPrivateUsage] - as Adam does
         return metrics
 
     def state(self) -> dict[str, Any]:
@@ -273,7 +241,6 @@ class DQNLearner:
         return {
             "network": _copied(self.network.state_dict()),
             "target": _copied(self.target.state_dict()),
-            "average": {} if self.average is None else _copied(self.average.state_dict()),
             "optimizer": _copied(self.optimizer.state_dict()),
             "noise": [branch.noise.get_state() for branch in self._branches],
         }
@@ -282,8 +249,6 @@ class DQNLearner:
         """Go on from there; before the first update."""
         self.network.load_state_dict(state["network"])
         self.target.load_state_dict(state["target"])
-        if self.average is not None:
-            self.average.load_state_dict(state["average"])
         groups = self.optimizer.state_dict()["param_groups"]  # how it is carried out is this device's
         self.optimizer.load_state_dict({"state": state["optimizer"]["state"], "param_groups": groups})
         self.set_learning_rate(float(state["optimizer"]["param_groups"][0]["lr"]))
@@ -350,10 +315,8 @@ class GraphedActions:
     Returning them is the only moment in which the host waits for the device.
     """
 
-    def __init__(
-        self, greedy: Callable[[Tensor], Tensor], stacks: Callable[[], Tensor], noise: torch.Generator
-    ) -> None:
-        self._choose = Graphed(lambda: greedy(stacks()), noise)
+    def __init__(self, learner: DQNLearner, stacks: Callable[[], Tensor]) -> None:
+        self._choose = Graphed(lambda: learner.greedy(stacks()), learner.noise)
         self._pinned = torch.empty(0)
         self._copied = torch.cuda.Event()
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -12,7 +10,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from fastdqn.acting import VectorEpsilonGreedy, greedy_actions
-from fastdqn.config import AgentOptions, FastOptions, Options, RecordOptions, VectorOptions
+from fastdqn.config import AgentOptions, FastOptions, Options, VectorOptions
 from fastdqn.device import env_threads_of, num_envs_of, wants_bf16
 from fastdqn.envs.vector import VectorEnv, check_num_envs, make_vector_env
 from fastdqn.errors import UserError
@@ -75,7 +73,6 @@ def make_learner(
         noise,
         agent.target_average,
         agent.act_with,
-        options.late_average if isinstance(options, RecordOptions) and options.late_score is not None else None,
         threads,
     )
 
@@ -252,37 +249,31 @@ def updates_of(learner: DQNLearner, replay: DeviceReplay, batch_size: int) -> Ca
     return updates
 
 
-def fastest_greedy(
-    learner: DQNLearner, replay: DeviceReplay, averaged: bool = False
-) -> Callable[[], NDArray[np.int64]]:
-    """Return what chooses the greedy actions for the newest observations: a CUDA graph, or on the CPU the plain way.
-
-    Args:
-        averaged: choose with the average of the weights, if the learner keeps one.
-    """
-    greedy = learner.averaged_greedy if averaged and learner.average is not None else learner.greedy
+def fastest_greedy(learner: DQNLearner, replay: DeviceReplay) -> Callable[[], NDArray[np.int64]]:
+    """Return what chooses the greedy actions for the newest observations: a CUDA graph, or on the CPU the plain way."""
     if replay.device.type == "cuda":
-        return GraphedActions(greedy, replay.stacks, learner.noise)
-    return lambda: greedy_actions(greedy, replay.stacks())
+        return GraphedActions(learner, replay.stacks)
+    return lambda: greedy_actions(learner.greedy, replay.stacks())
 
 
-class Schedule(Protocol):
-    """Sets all that changes with env steps."""
-
-    def __call__(self, env_steps: int, most: float = math.inf) -> None:
-        """Set it as it is at an env step, but the step size to no more than `most`."""
-        ...
-
-
-def scheduled(options: FastOptions, learner: DQNLearner, replay: DeviceReplay) -> Schedule:
+def scheduled(options: FastOptions, learner: DQNLearner, replay: DeviceReplay) -> Callable[[int], None]:
     """Return what sets, at an env step, all that changes with env steps: the step size, and beta with priorities."""
-    start, final = options.dqn.learning_rate, options.final_learning_rate
-    parts = options.parts if isinstance(options, AgentOptions) else None
+    dqn, final = options.dqn, options.final_learning_rate
+    settings: list[Callable[[int], None]] = []
+    if final is not None:
+        settings.append(
+            lambda env_steps: learner.set_learning_rate(
+                linear(env_steps, dqn.learning_rate, final, options.learning_rate_decay)
+            )
+        )
+    if isinstance(options, AgentOptions) and isinstance(replay, PrioritizedReplay):
+        parts = options.parts
+        settings.append(
+            lambda env_steps: replay.set_beta(linear(env_steps, parts.importance_exponent, 1.0, parts.importance_decay))
+        )
 
-    def set_all(env_steps: int, most: float = math.inf) -> None:
-        usual = start if final is None else linear(env_steps, start, final, options.learning_rate_decay)
-        learner.set_learning_rate(min(usual, most))
-        if parts is not None and isinstance(replay, PrioritizedReplay):
-            replay.set_beta(linear(env_steps, parts.importance_exponent, 1.0, parts.importance_decay))
+    def set_all(env_steps: int) -> None:
+        for setting in settings:
+            setting(env_steps)
 
     return set_all

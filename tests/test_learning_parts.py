@@ -433,7 +433,7 @@ def test_learning_and_adding_never_wait_for_the_device() -> None:
 @pytest.mark.cuda
 def test_graphed_actions_are_the_greedy_ones() -> None:
     learner, replay = cuda_learner(FAST), filled_replay(torch.device("cuda"))
-    actions = GraphedActions(learner.greedy, replay.stacks, learner.noise)
+    actions = GraphedActions(learner, replay.stacks)
     for i in range(6):
         assert actions().tolist() == learner.values(replay.stacks()).argmax(dim=1).tolist()
         learner.update(random_batch_on("cuda", seed=i))  # the graph reads the weights of the moment

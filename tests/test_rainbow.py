@@ -615,7 +615,7 @@ def test_the_graph_of_each_variant_equals_its_eager_update(variant: Any, bf16: b
 @pytest.mark.cuda
 def test_each_graphed_act_draws_new_noise() -> None:
     learner = learner_of("noisy", FAST, torch.device("cuda"))
-    actions = GraphedActions(learner.greedy, filled_replay(torch.device("cuda")).stacks, learner.noise)
+    actions = GraphedActions(learner, filled_replay(torch.device("cuda")).stacks)
     seen: set[tuple[float, ...]] = set()
     for _ in range(8):
         actions()

@@ -10,15 +10,10 @@ import torch
 from fastdqn.cli import parse
 from fastdqn.config import DQNOptions, RecordOptions, preset_for, with_record
 from fastdqn.errors import UserError
-from fastdqn.learner import DQNLearner, Form
 from fastdqn.schedules import plays_well, updates_due
 from fastdqn.stopping import Limits, StopTest
-from fastdqn.variants import make_learner, make_rainbow_replay, scheduled
 from tests.scripts import records, summary, train
-from tests.test_learning_parts import random_batch
 from tests.test_rainbow import CATCH, LEARNT
-
-CPU = torch.device("cpu")
 
 
 def test_the_preset_is_the_machines() -> None:
@@ -44,57 +39,6 @@ def test_the_preset_is_the_machines() -> None:
     assert parse(RecordOptions, "", ["--device", "cpu", "--no-small"]).network == "nature"
 
 
-def test_the_late_step_size_is_a_bound() -> None:
-    options = parse(RecordOptions, "", ["--device", "cpu", "--small", "--replay-size", "6000"])
-    learner = make_learner(options, (4, 84, 84), 6, torch.device("cpu"))
-    schedule = scheduled(options, learner, make_rainbow_replay(options, torch.device("cpu")))
-    start, final, decay = options.dqn.learning_rate, options.final_learning_rate, options.learning_rate_decay
-    assert final is not None
-    for env_steps, most, expected in (
-        (decay // 2, 1.0, (start + final) / 2),
-        (decay // 2, final / 4, final / 4),
-        (decay, float("inf"), final),
-    ):
-        schedule(env_steps, most)
-        assert learner.optimizer.param_groups[0]["lr"] == pytest.approx(expected)
-
-
-def test_an_average_of_the_weights_can_be_played_with() -> None:
-    options = parse(RecordOptions, "", ["--device", "cpu", "--small", "--late-average", "0.25"])
-    form = Form(channels_last=True, fused=True)
-
-    def learner() -> DQNLearner:
-        return make_learner(options, (4, 84, 84), 6, torch.device("cpu"), form)
-
-    def weights(network: torch.nn.Module | None) -> torch.Tensor:
-        assert network is not None
-        return dict(network.named_parameters())["head.0.weight"].detach().clone()
-
-    online = learner()
-    expected = weights(online.network)
-    assert torch.equal(weights(online.average), expected)
-    for count in (1, 2, 2):
-        batches = [(random_batch(4), None) for _ in range(count)]
-        if count == 1:
-            online.update_all(batches)
-            expected = expected + 0.25 * (weights(online.network) - expected)
-            torch.testing.assert_close(weights(online.average), expected, rtol=1e-5, atol=1e-7)
-        else:
-            online.update_all(batches)
-    assert not torch.equal(weights(online.average), weights(online.network))
-    obs = random_batch(256).obs
-    assert online.average is not None
-    with torch.no_grad():
-        assert torch.equal(online.averaged_greedy(obs), online.average(obs).argmax(dim=1))
-        assert torch.equal(online.greedy(obs), online.network(obs).argmax(dim=1))
-    later = learner()
-    later.load(online.state())
-    assert torch.equal(weights(later.average), weights(online.average))
-    without = make_learner(parse(RecordOptions, "", ["--device", "cpu", "--late-average", "None"]), (4, 84, 84), 6, CPU)
-    with pytest.raises(ValueError, match="no average"):
-        without.averaged_greedy(obs)
-
-
 def test_other_games_keep_their_own_settings() -> None:
     options = parse(RecordOptions, "", ["--game", "breakout", "--small"])
     assert (options.dqn, options.late_score) == (preset_for("breakout", "breakout").dqn, None)
@@ -108,8 +52,6 @@ def test_other_games_keep_their_own_settings() -> None:
         "--late-steps 2",
         "--late-steps 100000",
         "--late-epsilon 2",
-        "--late-learning-rate 0",
-        "--late-average 0",
         "--network nature --frame-size 30",
         "--small --gradient-threads 0",
         "--gradient-threads 65",
