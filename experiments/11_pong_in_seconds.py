@@ -7,7 +7,7 @@ on each core, and once it plays well it trains less still: the last hundred game
 --small does the same with a network half as wide, which has a third of the arithmetic.
 
 Measured (2 cores, no GPU, see LOG.md): --small solved in 10.4 minutes with seed 0; seed 1 learns later and was ended
-at 7. The Nature network has not solved it with these settings yet; its longest run was ended after 17 minutes.
+at 7. The Nature network has not solved it with these settings yet; its longest run was ended after 18 minutes.
 
 Differs from 10: presets, one for each kind of machine (--device is auto), --small and --late-score.
 """
