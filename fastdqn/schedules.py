@@ -32,11 +32,6 @@ def target_sync_due(env_step: int, every: int, steps: int = 1) -> bool:
     return env_step % every < steps
 
 
-def plays_well(recent_mean: float | None, late_score: float | None) -> bool:
-    """Tell whether a mean of recent games is above `late_score`; not if there is no such score, or no such mean yet."""
-    return late_score is not None and recent_mean is not None and recent_mean > late_score
-
-
 def updates_due(since: int, until: int, every: int, initial: int) -> range:
     """Return the env steps in (since, until] at which an update is due: the multiples of `every` from `initial` on.
 

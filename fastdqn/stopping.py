@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections import deque
 from collections.abc import Mapping
@@ -53,12 +52,6 @@ class StopTest:
     def mean_score(self) -> float | None:
         """Mean raw score of the last 100 finished games (of fewer while there are fewer; None before the first)."""
         return sum(self._scores) / len(self._scores) if self._scores else None
-
-    def recent_mean(self, games: int) -> float | None:
-        """Mean raw score of the last `games` (at most 100) finished games; None while there are fewer."""
-        if len(self._scores) < games:
-            return None
-        return sum(itertools.islice(reversed(self._scores), games)) / games
 
     @property
     def solved(self) -> bool:

@@ -1,17 +1,20 @@
-"""11: its presets by machine, and the updates that it leaves out once the agent plays well."""
+"""11: its presets by machine, and holding an agent that wins."""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from fastdqn.cli import parse
 from fastdqn.config import DQNOptions, RecordOptions, preset_for, with_record
 from fastdqn.errors import UserError
-from fastdqn.schedules import plays_well, updates_due
-from fastdqn.stopping import Limits, StopTest
+from fastdqn.holding import Hold, evidence
+from fastdqn.schedules import updates_due
 from tests.scripts import records, summary, train
 from tests.test_rainbow import CATCH, LEARNT
 
@@ -25,8 +28,8 @@ def test_the_preset_is_the_machines() -> None:
         None,
     )
     assert options.dqn.n_step == preset_for("pong-fast", "pong").dqn.n_step
-    assert options.late_score is not None
-    assert options.late_epsilon < options.dqn.epsilon_final
+    assert options.hold_share is not None
+    assert options.hold_epsilon < options.dqn.epsilon_final
     small = parse(RecordOptions, "", ["--small", "--device", "cpu"])
     assert (small.small, small.network, small.frame_size, small.run.threads) == (True, "narrow", 84, 2)
     assert parse(RecordOptions, "", ["--small", "--frame-size", "63", "--device", "cpu"]).frame_size == 63
@@ -41,17 +44,16 @@ def test_the_preset_is_the_machines() -> None:
 
 def test_other_games_keep_their_own_settings() -> None:
     options = parse(RecordOptions, "", ["--game", "breakout", "--small"])
-    assert (options.dqn, options.late_score) == (preset_for("breakout", "breakout").dqn, None)
+    assert (options.dqn, options.hold_share) == (preset_for("breakout", "breakout").dqn, None)
     assert (options.network, options.gradient_threads) == ("narrow", 2)
-    assert parse(RecordOptions, "", ["--game", "breakout", "--steps", "100"]).steps == 100  # --late-steps is not asked
 
 
 @pytest.mark.parametrize(
     "words",
     [
-        "--late-steps 2",
-        "--late-steps 100000",
-        "--late-epsilon 2",
+        "--hold-share 1",
+        "--hold-share 0.4",
+        "--hold-epsilon 2",
         "--network nature --frame-size 30",
         "--small --gradient-threads 0",
         "--gradient-threads 65",
@@ -62,22 +64,91 @@ def test_bad_values_are_one_sentence(words: str) -> None:
         parse(RecordOptions, "", words.split())
 
 
-def test_plays_well_by_hand() -> None:
-    assert [plays_well(recent, 14.0) for recent in (None, 13.0, 14.0, 14.1)] == [False, False, False, True]
-    assert not plays_well(20.0, None)
+def points(won: int, lost: int) -> NDArray[np.float32]:
+    """Rewards of a step of many games, some of them without a point."""
+    return np.array([1.0] * won + [-1.0] * lost + [0.0] * 3, np.float32)
 
 
-def test_recent_mean_by_hand() -> None:
-    stop = StopTest(Limits(18.0, None, None))
-    for score in range(1, 5):
-        stop.add(float(score))
-    assert (stop.recent_mean(5), stop.recent_mean(4), stop.recent_mean(2), stop.recent_mean(1)) == (None, 2.5, 3.5, 4.0)
+def test_evidence_by_hand() -> None:
+    """At 0.9 the good policy loses 6% and the bad one 15%; one that loses 10% says nearly nothing for either."""
+    gain, loss = evidence(0.9)
+    assert gain == pytest.approx(math.log(0.94 / 0.85))
+    assert loss == pytest.approx(math.log(0.06 / 0.15))
+    assert abs(0.9 * gain + 0.1 * loss) < 0.005
+    assert 0.95 * gain + 0.05 * loss > 0.02
+    assert 0.8 * gain + 0.2 * loss < -0.1
+
+
+def test_an_agent_is_held_once_it_has_won_enough_of_its_last_points() -> None:
+    hold = Hold(0.9)  # 36 of the last 48 are three quarters
+    hold.see(points(47, 0))
+    assert not hold.on  # too few yet
+    hold = Hold(0.9)
+    hold.see(points(0, 13))
+    hold.see(points(35, 0))
+    assert not hold.on
+    hold.see(points(1, 0))  # the first of those lost no longer counts
+    assert hold.on
+
+
+def test_a_held_agent_is_let_go_when_it_loses() -> None:
+    """2.5 / 0.916 is between 2 and 3: three lost points in a row are too many, and each one won is worth 0.1."""
+    hold = Hold(0.9)
+    hold.see(points(48, 0))
+    assert (hold.on, hold.won, hold.lost) == (True, 0, 0)
+    hold.see(points(0, 2))
+    assert hold.on
+    hold.see(points(0, 1))
+    assert not hold.on
+    hold.see(points(47, 0))
+    assert not hold.on  # what was won before does not count again
+    hold.see(points(1, 0))
+    assert hold.on
+    hold.see(points(80, 0))  # 80 x 0.1007
+    hold.see(points(0, 11))  # 11 x 0.9163, and -2.03 remains
+    assert hold.on
+    hold.see(points(0, 1))
+    assert not hold.on
+
+
+@pytest.mark.parametrize(("wins", "held"), [(0.95, True), (0.8, False)])
+def test_good_policies_stay_and_bad_ones_go(wins: float, held: bool) -> None:
+    """Of 300 policies, over 2,000 points each."""
+    rng, stay = np.random.default_rng(5), 0
+    for _ in range(300):
+        hold = Hold(0.9)
+        hold.see(points(48, 0))
+        for won in rng.random(2000) < wins:
+            hold.see(points(int(won), int(not won)))
+            if not hold.on:
+                break
+        stay += hold.on
+    assert stay > 250 if held else stay < 5
+
+
+def test_without_a_share_nothing_is_held() -> None:
+    hold = Hold(None)
+    for _ in range(10):
+        hold.see(points(100, 0))
+    assert not hold.on
+
+
+@pytest.mark.parametrize("before", [20, 60])
+def test_a_hold_goes_on_where_it_was(before: int) -> None:
+    one, other = Hold(0.9), Hold(0.9)
+    for _ in range(before):
+        one.see(points(1, 0))
+    other.load(one.state())
+    for won in [True] * 30 + [False] * 4:
+        one.see(points(int(won), int(not won)))
+        other.see(points(int(won), int(not won)))
+        assert one.state() == other.state()
 
 
 @pytest.mark.slow
-def test_it_learns_catch_and_then_trains_less(tmp_path: Path) -> None:
-    """From 0.5 on there is an update each 32 env steps instead of each 4, and the agent stays good."""
-    words = (*CATCH, "--device", "cpu", "--late-score", "0.5", "--late-steps", "32", "--max-env-steps", "3200")
+def test_it_learns_catch_and_is_then_held(tmp_path: Path) -> None:
+    """From three quarters of all games won on it learns nothing while it wins 0.9 of them, and it stays good."""
+    words = (*CATCH, "--device", "cpu", "--hold-share", "0.9", "--max-env-steps", "3200")
     run = train("11_pong_in_seconds", tmp_path, *words)
     result, episodes = summary(run), records(run, "episodes.jsonl")
     scores = [episode["score"] for episode in episodes]

@@ -94,7 +94,7 @@ def same(left: Any, right: Any, path: str = "") -> None:
         ("07_device_replay", VECTOR),
         ("09_cuda_graph", (*VECTOR, "--center-frames", "--final-learning-rate", "1e-5")),
         ("10_rainbow", RAINBOW),
-        ("11_pong_in_seconds", (*VECTOR, "--network", "small", "--late-score", "-1", "--late-steps", "8")),
+        ("11_pong_in_seconds", (*VECTOR, "--network", "small", "--hold-share", "0.5")),
     ],
 )
 def test_n_and_n_more_are_2n(tmp_path: Path, script: str, words: tuple[str, ...]) -> None:
