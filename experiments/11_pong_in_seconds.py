@@ -97,7 +97,8 @@ def train(options: RecordOptions) -> int:
             run.played_vector(step, epsilon[-1], policy_lag=run.updates - updates)
             if run.updates and reporter.due(run.env_steps):
                 with run.where("reports"):
-                    run.report(*reporter.report())
+                    scalars, histograms = reporter.report()
+                    run.report({**scalars, **hold.report()}, histograms)
 
     return 0
 

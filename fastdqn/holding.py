@@ -62,6 +62,11 @@ class Hold:
                 self.won = self.lost = 0
                 self._recent.clear()
 
+    def report(self) -> dict[str, float]:
+        """Return scalars by their names in TensorBoard: policies held so far, whether one is now, and what it won."""
+        scalars = {"hold/policies": float(self.held), "hold/on": float(self.on)}
+        return scalars if self.won + self.lost == 0 else {**scalars, "hold/share": self.won / (self.won + self.lost)}
+
     def state(self) -> dict[str, Any]:
         """Return what is known of the agent's points."""
         counts = {"on": self.on, "held": self.held, "won": self.won, "lost": self.lost}

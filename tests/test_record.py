@@ -96,8 +96,9 @@ def test_a_held_agent_is_let_go_when_it_loses() -> None:
     hold = Hold(0.9)
     hold.see(points(48, 0))
     assert (hold.on, hold.won, hold.lost) == (True, 0, 0)
+    assert hold.report() == {"hold/policies": 1.0, "hold/on": 1.0}
     hold.see(points(0, 2))
-    assert hold.on
+    assert hold.report() == {"hold/policies": 1.0, "hold/on": 1.0, "hold/share": 0.0}
     hold.see(points(0, 1))
     assert not hold.on
     hold.see(points(47, 0))
@@ -155,6 +156,7 @@ def test_it_learns_catch_and_is_then_held(tmp_path: Path) -> None:
     assert sum(scores[-100:]) / 100 >= LEARNT
     all_due = len(updates_due(0, result["env_steps"], 4, 200))
     assert 100 < result["updates"] < 0.85 * all_due
+    assert records(run, "reports.jsonl")[-1]["hold/policies"] >= 1
 
 
 @pytest.mark.cuda
