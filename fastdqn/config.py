@@ -180,7 +180,6 @@ Variant = Literal["dqn", "n-step", "double", "noisy", "prioritized", "dueling", 
 VARIANTS: tuple[Variant, ...] = get_args(Variant)
 """The eight systems of the 2017 post's author, after Hessel et al. 2017."""
 NetworkName = Literal["nature", "narrow", "small"]
-FirstWeights = Literal["torch", "he"]
 
 
 @dataclass(frozen=True)
@@ -235,10 +234,6 @@ class FastOptions(VectorOptions):
     """Step size of Adam at the end of --learning-rate-decay; by default it stays as it is."""
     learning_rate_decay: int = 250_000
     """Env steps over which the step size moves to --final-learning-rate, in a straight line."""
-    first_weights: FirstWeights = "torch"
-    """How weights begin: as PyTorch's layers do, biases too, or as in He et al. 2015 ("Delving Deep into Rectifiers"),
-    with biases and values of 0: frames that are centered are nearly 0, so that biases alone would say from the start
-    which hidden units are ever active. Noisy layers begin as their paper says in any case."""
 
 
 @dataclass(frozen=True)
@@ -340,11 +335,11 @@ _PONG_FAST_EXECUTION = {
 _PONG_RECORDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "cpu": (
         {},
-        {"num_envs": 32, "gradient_threads": 2, "hold_share": 0.9, "hold_epsilon": 0.005},
+        {"num_envs": 32, "gradient_threads": 2, "hold_share": 0.9, "hold_epsilon": 0.001},
     ),
     "cuda": (
         {"batch_size": 8},
-        {"num_envs": 128, "steps": 32, "hold_share": 0.9, "hold_epsilon": 0.005},
+        {"num_envs": 128, "steps": 32, "hold_share": 0.9, "hold_epsilon": 0.001},
     ),
 }
 """What differs from pong-fast, by machine: hyper-parameters, the rest. The one for CUDA is a guess: none has run."""

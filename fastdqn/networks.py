@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fastdqn.config import FirstWeights
 from fastdqn.errors import UserError
 
 
@@ -208,7 +207,7 @@ class QNetwork(nn.Module):
     """A torso, a hidden layer, and values for each action; by default Nature DQN's whole network.
 
     Takes uint8 (B, C, H, W), returns float32 (B, A), or logits (B, A, Z) when its head has atoms. Weights start as
-    `first_weights` says (noisy layers as their paper says), drawn from `generator` alone, so that a seed fixes them
+    PyTorch's defaults (noisy layers as their paper says), drawn from `generator` alone, so that a seed fixes them
     whatever else draws random numbers.
     """
 
@@ -222,7 +221,6 @@ class QNetwork(nn.Module):
         parts: HeadParts = HeadParts(),  # noqa: B008 - a constant
         size: Size = NATURE,
         pixel_floor: float | None = None,
-        first_weights: FirstWeights = "torch",
     ) -> None:
         super().__init__()
         channels, height, width = obs_shape
@@ -236,11 +234,7 @@ class QNetwork(nn.Module):
             DuelingHead(stream, num_actions, parts.atoms) if parts.dueling else stream(num_actions * (parts.atoms or 1))
         )
         self._shape = None if parts.atoms is None else (num_actions, parts.atoms)
-        _draw_first_weights(self, generator, first_weights == "he")
-        for layers in self.modules() if first_weights == "he" else ():
-            last = layers[-1] if isinstance(layers, Stream) else None
-            if isinstance(last, nn.Linear):  # not a noisy one
-                nn.init.zeros_(last.weight)
+        _draw_first_weights(self, generator)
 
     def forward(self, obs: Tensor) -> Tensor:
         values = self.head(self.torso(obs))
@@ -286,17 +280,13 @@ def _linear(inputs: int, outputs: int, parts: HeadParts) -> nn.Module:
     return kind(inputs, outputs) if parts.sigma is None else kind(inputs, outputs, parts.sigma)
 
 
-def _draw_first_weights(module: nn.Module, generator: torch.Generator, he: bool) -> None:
-    """Redraw every weight uniformly: in +-1/sqrt(fan_in) as PyTorch does, or in +-sqrt(6/fan_in) with biases of 0 (He
-    et al. 2015, eq. 10), or in a noisy layer's own bound.
-    """
+def _draw_first_weights(module: nn.Module, generator: torch.Generator) -> None:
+    """Redraw every weight uniformly: in +-1/sqrt(fan_in) as PyTorch does, or in a noisy layer's own bound."""
     for layer in module.modules():
         if isinstance(layer, nn.Conv2d | nn.Linear | FactorisedNoisyLinear | IndependentNoisyLinear):
             noisy = not isinstance(layer, nn.Conv2d | nn.Linear)
-            bound = layer.bound if noisy else math.sqrt((6.0 if he else 1.0) / layer.weight[0].numel())
+            bound = layer.bound if noisy else 1.0 / math.sqrt(layer.weight[0].numel())
             with torch.no_grad():
                 layer.weight.uniform_(-bound, bound, generator=generator)
                 if layer.bias is not None:
                     layer.bias.uniform_(-bound, bound, generator=generator)
-                    if he and not noisy:
-                        layer.bias.zero_()

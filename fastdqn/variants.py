@@ -50,7 +50,6 @@ def make_network(options: Options, obs_shape: tuple[int, int, int], num_actions:
         head,
         size,
         options.pixel_floor,
-        options.first_weights,
     )
 
 

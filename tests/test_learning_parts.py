@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import subprocess
 import sys
 from pathlib import Path
@@ -14,14 +13,13 @@ import torch
 from torch import nn
 
 from fastdqn.acting import EpsilonGreedy, Player
-from fastdqn.cli import parse
-from fastdqn.config import DQNOptions, FastOptions, Options, Protocol, RainbowOptions
+from fastdqn.config import DQNOptions, FastOptions, Options, Protocol
 from fastdqn.device import has_bf16, wants_bf16
 from fastdqn.envs.make import make_env
 from fastdqn.errors import UserError
 from fastdqn.learner import DQNLearner, Form, Graphed, GraphedActions
 from fastdqn.losses import q_learning_target, squared_td_errors, taken_values
-from fastdqn.networks import QNetwork, Stream
+from fastdqn.networks import QNetwork
 from fastdqn.replay.frames import FrameReplay
 from fastdqn.replay.nstep import NStep
 from fastdqn.schedules import linear, linear_epsilon, target_sync_due
@@ -319,46 +317,6 @@ def test_pixels_scaled_by_their_own_deviation_by_hand() -> None:
     torch.testing.assert_close(learner.values(obs), by_hand, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(learner.target(obs), by_hand, rtol=1e-4, atol=1e-5)
     assert {"torso.mean_frame", "torso.pixel_gain"} <= set(learner.network.state_dict())
-
-
-def share_that_sleeps(network: nn.Module, obs: torch.Tensor) -> float:
-    """Share of the hidden units that are zero for all of `obs`."""
-    with torch.no_grad():
-        hidden = network.head[1](network.head[0](network.torso(obs)))  # type: ignore[operator, union-attr, index]
-    return float((hidden == 0).all(dim=0).float().mean())
-
-
-def test_with_first_weights_of_he_hidden_units_see_centered_frames() -> None:
-    """Frames that are black but for two spots, which PyTorch's biases drown out: many units are never active."""
-    generator, obs = torch.Generator().manual_seed(1), torch.zeros(64, 4, 84, 84, dtype=torch.uint8)
-    for stack in obs:
-        for y, x in torch.randint(0, 80, (2, 2), generator=generator).tolist():
-            stack[:, y : y + 3, x : x + 2] = 100
-    torch_like, he = (
-        make_network(FastOptions(frame_scale=64.0, first_weights=first), (4, 84, 84), 6) for first in ("torch", "he")
-    )
-    assert share_that_sleeps(torch_like, obs) > 0.2
-    assert share_that_sleeps(he, obs) < 0.02
-    for layer in he.modules():
-        if isinstance(layer, nn.Conv2d | nn.Linear):
-            assert not layer.bias.any()
-            bound = math.sqrt(6.0 / layer.weight[0].numel())
-            assert layer.weight.shape[0] == 6 or layer.weight.abs().max().item() == pytest.approx(bound, rel=0.01)
-    assert not he(obs).any()  # each value begins at 0
-
-
-@pytest.mark.parametrize("words", ["--dueling", "--noisy", "--distributional", "--dueling --noisy --distributional"])
-def test_first_weights_of_he_in_any_mix(words: str) -> None:
-    """Plain last layers begin at 0; noisy layers as with PyTorch's first weights, in the bound of their paper."""
-    options = parse(RainbowOptions, "", [*words.split(), "--first-weights", "he"])
-    net = make_network(options, (4, 84, 84), 6)
-    lasts = [stream[-1] for stream in net.modules() if isinstance(stream, Stream)]
-    assert len(lasts) == 1 + options.parts.dueling
-    for last in lasts:
-        assert bool(last.weight.any()) == options.parts.noisy
-        if options.parts.noisy:
-            assert last.weight.abs().max().item() == pytest.approx(last.bound, rel=0.01)
-    assert not net.torso.convs[0].bias.any()  # type: ignore[union-attr, index]
 
 
 def test_a_learning_rate_that_decays() -> None:
