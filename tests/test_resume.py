@@ -18,7 +18,7 @@ import safetensors.numpy
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from fastdqn import cli, startup
+from fastdqn import cli, holding, startup
 from fastdqn.checkpoint import Checkpoints, checkpoints_in, newest, read
 from fastdqn.config import FastOptions, Options, RainbowOptions
 from fastdqn.errors import UserError
@@ -114,6 +114,26 @@ def test_n_and_n_more_are_2n(tmp_path: Path, script: str, words: tuple[str, ...]
         assert without_clock(whole, "reports.jsonl") == without_clock(run, "reports.jsonl")
     a, b = summary(whole), summary(run)
     assert all(a[key] == b[key] for key in ("env_steps", "updates", "samples", "episodes", "mean_100"))
+
+
+def test_a_run_that_holds_its_agent_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any agent is held after a point, whatever it won, and let go after two more that it lost."""
+    monkeypatch.setattr(holding, "POINTS", 1)
+    monkeypatch.setattr(holding, "SLACK", 1.0)
+    monkeypatch.setattr(holding, "LIMIT", -1.0)
+    script = "11_pong_in_seconds"
+    words = (*VECTOR, "--game", "pong", "--network", "small", "--hold-share", "0.9", "--hold-epsilon", "0.5")
+    whole = train(script, tmp_path / "whole", *words, "--max-env-steps", "1800")
+    run = train(script, tmp_path / "half", *words, "--max-env-steps", "900")
+    middle = state_at_the_end(run)["parts"]["hold"]
+    assert middle["held"] >= 1
+    go_on(script, run, "--max-env-steps", "1800")
+    assert state_at_the_end(run)["parts"]["hold"]["held"] > middle["held"]
+    same(state_at_the_end(whole), state_at_the_end(run))
+    reports = without_clock(whole, "reports.jsonl")
+    assert reports == without_clock(run, "reports.jsonl")
+    assert {line.get("hold/on") for line in reports} >= {0.0, 1.0}
+    assert 100 < summary(whole)["updates"] == summary(run)["updates"] < 400
 
 
 def test_with_a_player_process_counters_ratio_and_schedules_go_on(tmp_path: Path) -> None:

@@ -168,7 +168,7 @@ def test_the_presets_have_two_updates_in_a_round(small: bool) -> None:
 )
 def test_threads_that_would_have_nothing_to_do_are_refused(words: str, why: str) -> None:
     with pytest.raises(UserError, match=why):
-        parse(RecordOptions, "", [*words.split(), "--device", "cpu", "--hold-share", "None"])
+        parse(RecordOptions, "", [*words.split(), "--device", "cpu"])
 
 
 def test_one_batch_for_two_threads_is_a_plain_update() -> None:
