@@ -242,7 +242,7 @@ class AgentOptions(FastOptions):
 
     parts: Annotated[PartOptions, tyro.conf.arg(name="")] = field(default_factory=PartOptions)
     network: NetworkName = "nature"
-    """Nature DQN's network, one with half of its filters and arithmetic, or one with a seventh of it at half the
+    """Nature DQN's network, one half as wide with a third of its arithmetic, or one with a seventh of it at half the
     --frame-size."""
     target_average: float | None = None
     """Move the target network by this share towards the online network at each update, instead of copying it each
@@ -284,7 +284,7 @@ class RecordOptions(AgentOptions):
         default_factory=lambda: RunOptions(game="pong-fast", device="auto")
     )
     small: bool = False
-    """The narrow network, which has half of the arithmetic of Nature's."""
+    """The narrow network, which has a third of the arithmetic of Nature's; solves Pong soonest on a CPU (LOG.md)."""
     hold_share: float | None = None
     """An agent that has won nearly this share (0.15 less) of its last 48 points, rewards above 0 against those below,
     is held: it learns nothing, and its games are over sooner, until a sequential test says that it wins less than
@@ -344,6 +344,7 @@ _PONG_RECORDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
 }
 """What differs from pong-fast, by machine: hyper-parameters, the rest. The one for CUDA is a guess: none has run."""
+_PONG_SMALL = {"num_envs": 32}  # enough for two updates in a round
 
 PRESETS = {
     "pong": Preset("pong", DQNOptions(), 18.0, 3_000_000),
@@ -401,11 +402,15 @@ def with_record(options: RecordOptions, small: bool, cuda: bool) -> RecordOption
     """Return `options`, a preset's, with what is known to suit Pong on this kind of machine (LOG.md; nothing is, of
     CUDA); other games' as they are, but for the network that `small` stands for.
     """
-    if small:
-        options = dataclasses.replace(options, network="narrow")
+    if small:  # one thread for each of two gradients: such a network has no work for more
+        options = dataclasses.replace(
+            options, run=dataclasses.replace(options.run, threads=2), network="narrow", gradient_threads=2
+        )
     if options.run.game.strip().lower() != "pong-fast":
         return options
     dqn, others = _PONG_RECORDS["cuda" if cuda else "cpu"]
+    if small and not cuda:
+        others = {**others, **_PONG_SMALL}
     return dataclasses.replace(options, dqn=dataclasses.replace(options.dqn, **dqn), **others)
 
 

@@ -32,8 +32,8 @@ def test_the_preset_is_the_machines() -> None:
     assert options.hold_share is not None
     assert options.hold_epsilon < options.dqn.epsilon_final
     small = parse(RecordOptions, "", ["--small", "--device", "cpu"])
-    assert (small.small, small.network, small.frame_size, small.run.threads) == (True, "narrow", 84, None)
-    assert (small.num_envs, small.gradient_threads) == (16, 1)
+    assert (small.small, small.network, small.frame_size, small.run.threads) == (True, "narrow", 84, 2)
+    assert (small.num_envs, small.gradient_threads) == (32, 2)
     assert parse(RecordOptions, "", ["--small", "--frame-size", "63", "--device", "cpu"]).frame_size == 63
     plain = RecordOptions(dqn=DQNOptions(), run=options.run)
     assert with_record(plain, small=False, cuda=True).num_envs != with_record(plain, small=False, cuda=False).num_envs
@@ -47,7 +47,7 @@ def test_the_preset_is_the_machines() -> None:
 def test_other_games_keep_their_own_settings() -> None:
     options = parse(RecordOptions, "", ["--game", "breakout", "--small"])
     assert (options.dqn, options.hold_share) == (preset_for("breakout", "breakout").dqn, None)
-    assert options.network == "narrow"
+    assert (options.network, options.gradient_threads) == ("narrow", 2)
 
 
 @pytest.mark.parametrize(
