@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-BEST := experiments/09_cuda_graph.py --game pong-fast
+BEST := experiments/11_pong_in_seconds.py
 ARGS ?=
 
 .PHONY: pong test check bench format clean

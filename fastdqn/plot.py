@@ -140,7 +140,7 @@ def draw_curves(groups: Mapping[str, Sequence[RunData]], out: Path, title: str =
     axes[0].set_xlabel("minutes since the process began")
     axes[1].set_xlabel("thousand env steps")
     axes[0].set_ylabel("score, mean of the last 100 games")
-    axes[1].legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8, frameon=False)
+    figure.legend(*axes[1].get_legend_handles_labels(), loc="outside lower left", fontsize=8, frameon=False)
     for side in axes:
         _tidy(side)
         side.set_xlim(left=0)
