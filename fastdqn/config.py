@@ -284,7 +284,8 @@ class RecordOptions(AgentOptions):
         default_factory=lambda: RunOptions(game="pong-fast", device="auto")
     )
     small: bool = False
-    """The narrow network, which has a third of the arithmetic of Nature's; solves Pong soonest on a CPU (LOG.md)."""
+    """The narrow network, which has a third of the arithmetic of Nature's; it has solved Pong soonest, but not with
+    each seed (LOG.md)."""
     hold_share: float | None = None
     """An agent that has won nearly this share (0.15 less) of its last 48 points, rewards above 0 against those below,
     is held: it learns nothing, and its games are over sooner, until a sequential test says that it wins less than
