@@ -115,7 +115,11 @@ rainbow() {
 
 variants() {
   for variant in ${*:-$VARIANTS}; do
-    "$PYTHON" experiments/10_rainbow.py --game pong-fast --variant "$variant" --num-envs 64 --device "$DEVICE" --no-checkpoints \
+    case $variant in  # pong-fast has 5 steps already
+      n-step | rainbow) n=5 ;;
+      *) n=1 ;;
+    esac
+    "$PYTHON" experiments/10_rainbow.py --game pong-fast --variant "$variant" --n-step $n --num-envs 64 --device "$DEVICE" --no-checkpoints \
       --runs-dir "$OUT/runs/$variant" --max-minutes "$each"
   done 2>&1 | tee -a "$OUT/variants.log"
   "$PYTHON" -m fastdqn.commands plot "$OUT"/runs/*/*10_rainbow* --out "$OUT/variants.png"

@@ -6,13 +6,14 @@ makes the most of each (centered frames, 5-step returns, a step size that falls)
 steps, in which an agent that learns on does not get better, but is now good, now less so. So one that has won three of
 four points is held for a trial: it plays, at two to four times the speed, and learns nothing until a test of its points
 says that it loses more than one of ten.
---small does the same with a network half as wide, which has a third of the arithmetic, in 32 games, and computes two
-gradients at a time, one on each core.
+Each second trial may be of an average of the weights (--hold-average).
+--small does the same with half of the filters in the first layer and two frames, six tenths of the arithmetic.
 
 Measured (2 cores, no GPU, see LOG.md): solved in 8.5 and 10.6 minutes (seeds 0 and 1), after 313,060 and 373,737 env
-steps. --small: 6.6 minutes with seed 0; seed 1 learns later there and was ended at 7.
+steps. --small on one core (taskset, --threads 1): in 15.8 and 10.9 minutes; on both, two
+runs were ended unsolved at 9 and 12.
 
-Differs from 10: presets, one for each kind of machine (--device is auto), --small and --hold-share.
+Differs from 10: presets, one for each kind of machine (--device is auto), --small, --hold-share and --hold-average.
 """
 
 import fastdqn.startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports below
@@ -68,8 +69,9 @@ def train(options: RecordOptions) -> int:
         run.where.enable(options.where)
         replay.reset(games.reset())
         policy = make_policy(options, fastest_greedy(learner, replay), games.num_actions)
-        hold = Hold(options.hold_share)
+        hold = Hold(options.hold_share, options.hold_slack)
         run.keep(learner=learner, games=games, replay=replay, policy=policy, reporter=reporter, hold=hold)
+        learner.rest(hold.on)  # a run that is gone on with
 
         while not run.over():
             env_steps, updates = run.env_steps, run.updates
@@ -96,6 +98,9 @@ def train(options: RecordOptions) -> int:
             with run.where("replay"):
                 replay.add(actions, step)
             if run.updates and hold.see(step.reward):
+                learner.rest(hold.on)
+                if hold.averaged:
+                    learner.swap_average()  # nothing without --hold-average
                 run.report(hold.report(), {})
             run.played_vector(step, epsilon[-1], policy_lag=run.updates - updates)
             if run.updates and reporter.due(run.env_steps):

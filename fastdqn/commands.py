@@ -86,6 +86,8 @@ class Plot:
     """Scores, or env steps/s."""
     each: bool = False
     """A curve for each run, also where only the seeds differ."""
+    games: int = 100
+    """Games whose mean score is drawn; fewer show a short run's end sooner."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -254,6 +256,8 @@ def _watch(options: Watch) -> int:
 def _plot(options: Plot) -> int:
     if not options.runs:
         raise UserError("Name the folder of at least one run.")
+    if options.games < 1:
+        raise UserError(f"--games must be at least 1, not {options.games}.")
     from fastdqn.plot import draw_curves, draw_speeds, grouped
 
     groups = grouped(_runs_of(options.runs))
@@ -263,7 +267,10 @@ def _plot(options: Plot) -> int:
             for label, runs in groups.items()
             for run in runs
         }
-    (draw_curves if options.what == "score" else draw_speeds)(groups, options.out)
+    if options.what == "score":
+        draw_curves(groups, options.out, games=options.games)
+    else:
+        draw_speeds(groups, options.out)
     print(f"written: {options.out}")
     return 0
 

@@ -179,7 +179,7 @@ class VectorOptions(PlayStepsOptions):
 Variant = Literal["dqn", "n-step", "double", "noisy", "prioritized", "dueling", "distributional", "rainbow"]
 VARIANTS: tuple[Variant, ...] = get_args(Variant)
 """The eight systems of the 2017 post's author, after Hessel et al. 2017."""
-NetworkName = Literal["nature", "narrow", "small"]
+NetworkName = Literal["nature", "slim", "narrow", "small"]
 
 
 @dataclass(frozen=True)
@@ -242,8 +242,8 @@ class AgentOptions(FastOptions):
 
     parts: Annotated[PartOptions, tyro.conf.arg(name="")] = field(default_factory=PartOptions)
     network: NetworkName = "nature"
-    """Nature DQN's network, one half as wide with a third of its arithmetic, or one with a seventh of it at half the
-    --frame-size."""
+    """Nature DQN's network; one with half of the filters in its first layer; one half as wide throughout, with a third
+    of its arithmetic; or one with a seventh of it at half the --frame-size."""
     target_average: float | None = None
     """Move the target network by this share towards the online network at each update, instead of copying it each
     --target-sync (Lillicrap et al. 2016; Schwarzer et al. 2023 take 0.005)."""
@@ -284,12 +284,16 @@ class RecordOptions(AgentOptions):
         default_factory=lambda: RunOptions(game="pong-fast", device="auto")
     )
     small: bool = False
-    """The narrow network, which has a third of the arithmetic of Nature's; it has solved Pong soonest, but not with
-    each seed (LOG.md)."""
+    """The slim network and stacks of two frames: six tenths of the arithmetic of Nature's."""
     hold_share: float | None = None
-    """An agent that has won nearly this share (0.15 less) of its last 48 points, rewards above 0 against those below,
-    is held: it learns nothing, and its games are over sooner, until a sequential test says that it wins less than
-    about this share. In Pong 0.9 is a score of 18.7. By default none is held."""
+    """An agent that has won nearly this share (--hold-slack less) of its last 48 points, rewards above 0 against those
+    below, is held: it learns nothing, and its games are over sooner, until a sequential test says that it wins less
+    than about this share. In Pong 0.9 is a score of 18.7. By default none is held."""
+    hold_slack: float = 0.15
+    """How much less than --hold-share an agent must have won for a trial, which costs little."""
+    hold_average: float | None = None
+    """Let each second agent that is held, the first included, play with an average of the weights, which each update
+    moves by this share towards them; by default all play with the newest weights."""
     hold_epsilon: float = 0.01
     """Probability of a random action while the agent is held, if it is not lower anyway."""
 
@@ -345,7 +349,6 @@ _PONG_RECORDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
 }
 """What differs from pong-fast, by machine: hyper-parameters, the rest. The one for CUDA is a guess: none has run."""
-_PONG_SMALL = {"num_envs": 32}  # enough for two updates in a round
 
 PRESETS = {
     "pong": Preset("pong", DQNOptions(), 18.0, 3_000_000),
@@ -401,17 +404,17 @@ def without_epsilon(options: AgentT) -> AgentT:
 
 def with_record(options: RecordOptions, small: bool, cuda: bool) -> RecordOptions:
     """Return `options`, a preset's, with what is known to suit Pong on this kind of machine (LOG.md; nothing is, of
-    CUDA); other games' as they are, but for the network that `small` stands for.
+    CUDA); other games' as they are, but for the network and the frames that `small` stands for.
     """
-    if small:  # one thread for each of two gradients: such a network has no work for more
+    if small:
         options = dataclasses.replace(
-            options, run=dataclasses.replace(options.run, threads=2), network="narrow", gradient_threads=2
+            options, network="slim", protocol=dataclasses.replace(options.protocol, frame_stack=2)
         )
     if options.run.game.strip().lower() != "pong-fast":
         return options
     dqn, others = _PONG_RECORDS["cuda" if cuda else "cpu"]
-    if small and not cuda:
-        others = {**others, **_PONG_SMALL}
+    if small:  # as it was measured
+        others = {**others, "hold_slack": 0.25, "hold_average": 0.002}
     return dataclasses.replace(options, dqn=dataclasses.replace(options.dqn, **dqn), **others)
 
 
@@ -526,6 +529,13 @@ def check(options: Options) -> None:
     if isinstance(options, RecordOptions):
         if options.hold_share is not None:
             _between(options.hold_share, 0.5, 0.99, "--hold-share")
+        _between(options.hold_slack, 0.0, 1.0, "--hold-slack")
+        if options.hold_average is not None:
+            _between(options.hold_average, 1e-6, 1.0, "--hold-average")
+            if options.hold_share is None:
+                raise UserError("--hold-average cannot be without --hold-share: no agent is held then.")
+            if options.act_with == "target":
+                raise UserError("--hold-average is of the online network's weights; leave out --act-with target.")
         _between(options.hold_epsilon, 0.0, 1.0, "--hold-epsilon")
     if isinstance(options, ParallelOptions):
         _at_least(options.player_timeout, 1.0, "--player-timeout")

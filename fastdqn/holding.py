@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 POINTS = 48
 """Points that the learning agent must have played since it was held last, which say whether to hold it now."""
-SLACK = 0.15
-"""How much less than its share the share of these may be: a trial costs little."""
 LIMIT = -2.5
 """Log-likelihood ratio at which a policy is let go; so are at most one in twelve good ones (e^-2.5)."""
 GOOD, BAD = 0.6, 1.5
@@ -34,16 +32,22 @@ class Hold:
 
     Args:
         share: of its points that a policy must win so that the test leans neither way; None never to hold one.
+        slack: how much less the share of its last points may be for it to be held, as a trial, which costs little.
     """
 
-    def __init__(self, share: float | None) -> None:
+    def __init__(self, share: float | None, slack: float = 0.15) -> None:
         self.on = False
         self.held = 0  # policies so far
         self.won = self.lost = 0  # by the newest of them
         self._recent: deque[bool] = deque(maxlen=POINTS)
         self._can_lose = False
-        self._least = 2.0 if share is None else share - SLACK
+        self._least = 2.0 if share is None else share - slack
         self._gain, self._loss = (0.0, 0.0) if share is None else evidence(share)
+
+    @property
+    def averaged(self) -> bool:
+        """Whether the policy that was held last is one to play with an average of the weights: the first, the third."""
+        return self.held % 2 == 1
 
     @property
     def ratio(self) -> float:

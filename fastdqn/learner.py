@@ -112,6 +112,8 @@ class DQNLearner:
             `sync_target` alone.
         act_with: the network whose greedy actions are played.
         threads: where the gradients of several batches are computed side by side; one at a time by default.
+        online_average: share by which each update moves an average of the online network's weights towards them; None
+            to keep none.
     """
 
     def __init__(
@@ -125,6 +127,7 @@ class DQNLearner:
         target_average: float | None = None,
         act_with: Literal["online", "target"] = "online",
         threads: SideBySide | None = None,
+        online_average: float | None = None,
     ) -> None:
         self.network = network
         self.form = form
@@ -138,10 +141,13 @@ class DQNLearner:
         weights = zip(self.target.parameters(), self.network.parameters(), strict=True)
         self._pairs = [(target.detach(), online.detach()) for target, online in weights]
         self._copy_target()
+        self._online_average = online_average
+        self._averaged = [] if online_average is None else [(online.clone(), online) for _, online in self._pairs]
         self.actor = self.network if act_with == "online" else self.target
         self.noise = noise or torch.Generator(device)
         self._noisy_actor = tuple(noisy_layers(self.actor).values())
-        self._threads = threads or SideBySide(1)
+        self._threads = self._acting = threads or SideBySide(1)
+        self._resting: SideBySide | None = None
         self.at_once = self._threads.count  # most batches that `update_all` takes
         self._branches = [
             _Branch(self.network, self.target, self.objective, self.noise, form, options.double),
@@ -194,13 +200,39 @@ class DQNLearner:
         """Return the actions (B,) of largest value; noisy layers draw new noise, one for all of them."""
         for layer in self._noisy_actor:
             layer.draw(self.noise)
-        if self._threads.count == 1:
+        if self._acting.count == 1:
             return self._greedy(obs)
-        return torch.cat(self._threads(*[partial(self._greedy, part) for part in obs.chunk(self._threads.count)]))
+        return torch.cat(self._acting(*[partial(self._greedy, part) for part in obs.chunk(self._acting.count)]))
+
+    def rest(self, resting: bool) -> None:
+        """Take note whether there will be no updates for a while, only actions.
+
+        On a CPU these are then chosen in as many threads as PyTorch has, some of the games in each: sooner than sharing
+        each operation among these threads, which go on waiting for the next one while the games want their cores. A
+        learner that computes several gradients at a time always does so.
+        """
+        if next(self.network.parameters()).device.type != "cpu" or self._threads.count > 1:
+            return
+        if self._resting is None:
+            count = torch.get_num_threads()
+            if not resting or count == 1:
+                return
+            self._resting = SideBySide(count)
+        torch.set_num_threads(1 if resting else self._resting.count)
+        self._acting = self._resting if resting else self._threads
 
     def _greedy(self, obs: Tensor) -> Tensor:
         with torch.no_grad(), self._branches[0].arithmetic():
             return self.objective.values(self.actor(obs)).argmax(dim=1)
+
+    def swap_average(self) -> None:
+        """Exchange the online network's weights and their average, which is then what is played and kept at the end;
+        for a while without updates, after which they must be exchanged again. Nothing where no average is kept.
+        """
+        for averaged, online in self._averaged:
+            newest = online.clone()
+            online.copy_(averaged)
+            averaged.copy_(newest)
 
     def draw_noise(self, generator: torch.Generator | None = None) -> None:
         """Draw new noise for the online network, if it has noisy layers, with the learner's generator or another."""
@@ -231,6 +263,9 @@ class DQNLearner:
             for parameter, own in zip(self._branches[0].parameters, branch.parameters, strict=True):
                 parameter.grad = own.grad
             self.optimizer.step()
+            if self._online_average is not None:
+                for averaged, online in self._averaged:
+                    averaged.lerp_(online, self._online_average)
             if self._average is not None:
                 for target, online in self._pairs:
                     target.lerp_(online, self._average)
@@ -243,6 +278,7 @@ class DQNLearner:
             "target": _copied(self.target.state_dict()),
             "optimizer": _copied(self.optimizer.state_dict()),
             "noise": [branch.noise.get_state() for branch in self._branches],
+            "averaged": _copied([averaged for averaged, _ in self._averaged]),
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -252,6 +288,9 @@ class DQNLearner:
         groups = self.optimizer.state_dict()["param_groups"]  # how it is carried out is this device's
         self.optimizer.load_state_dict({"state": state["optimizer"]["state"], "param_groups": groups})
         self.set_learning_rate(float(state["optimizer"]["param_groups"][0]["lr"]))
+        kept = state.get("averaged", ())  # older checkpoints have none
+        for (averaged, _), saved in zip(self._averaged, kept, strict=False):
+            averaged.copy_(saved)
         for branch, noise in zip(self._branches, state["noise"], strict=False):  # another device may have fewer
             set_generator(branch.noise, noise)
 

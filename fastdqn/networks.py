@@ -24,11 +24,13 @@ class Size(NamedTuple):
 
 NATURE = Size("Nature", ((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512, 36)
 """Nature DQN's network (Mnih et al. 2015, Methods, "Model architecture")."""
+SLIM = Size("slim", ((16, 8, 4), (64, 4, 2), (64, 3, 1)), 512, 36)
+"""Nature's with half as many filters in its first layer: two thirds of its arithmetic, six tenths with two frames."""
 NARROW = Size("narrow", ((16, 8, 4), (32, 4, 2), (32, 3, 1)), 256, 36)
 """Nature's with half as many filters and hidden units: a third of its arithmetic."""
 SMALL = Size("small", ((16, 4, 2), (32, 4, 2), (32, 3, 2)), 256, 18)
 """A seventh of Nature's arithmetic, meant for frames of 42x42."""
-SIZES = {size.name.lower(): size for size in (NATURE, NARROW, SMALL)}
+SIZES = {size.name.lower(): size for size in (NATURE, SLIM, NARROW, SMALL)}
 
 
 class HeadParts(NamedTuple):

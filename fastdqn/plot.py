@@ -24,10 +24,15 @@ class RunData(NamedTuple):
     episodes: list[dict[str, Any]]  # in the order in which they finished, at least one
     summary: dict[str, Any] | None  # None while the run is going on
 
-    def curve(self, axis: str, key: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return `axis` ("env_steps" or "elapsed") and `key` ("score" or "mean_100") of every game, (games,) each."""
-        x, y = ([episode[name] for episode in self.episodes] for name in (axis, key))
-        return np.array(x, dtype=np.float64), np.array(y, dtype=np.float64)
+    def curve(self, axis: str, games: int = 1) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return `axis` ("env_steps" or "elapsed") when each game ended, and the mean score of the last `games` games
+        by then, of all where there are fewer yet, as two arrays of one length.
+        """
+        x, score = (np.array([episode[name] for episode in self.episodes], np.float64) for name in (axis, "score"))
+        total = np.concatenate(([0.0], np.cumsum(score)))
+        end = np.arange(1, len(score) + 1)
+        begin = np.maximum(end - games, 0)
+        return x, (total[end] - total[begin]) / (end - begin)
 
 
 def read_run(folder: Path) -> RunData:
@@ -110,8 +115,8 @@ def _name_of(run: RunData) -> str:
     return ", ".join(part for part in (run.config["script"], variant, run.config["run"]["game"]) if part)
 
 
-def draw_curves(groups: Mapping[str, Sequence[RunData]], out: Path, title: str = "") -> None:
-    """Draw the mean of the last 100 games over minutes and over env steps, one colour a group.
+def draw_curves(groups: Mapping[str, Sequence[RunData]], out: Path, title: str = "", games: int = 100) -> None:
+    """Draw the mean score of the last games over minutes and over env steps, one colour a group.
 
     A group of one run shows every game as a dot. A group of several shows the mean over its runs and the range from the
     lowest to the highest; a run that has ended counts on with its last value.
@@ -119,6 +124,7 @@ def draw_curves(groups: Mapping[str, Sequence[RunData]], out: Path, title: str =
     Args:
         groups: runs by what the legend calls them.
         out: the picture; PNG, SVG or PDF by its ending.
+        games: that are averaged.
 
     Raises:
         UserError: the picture cannot be written.
@@ -129,17 +135,17 @@ def draw_curves(groups: Mapping[str, Sequence[RunData]], out: Path, title: str =
     for color, (label, runs) in zip(_colors(len(groups)), groups.items(), strict=True):
         for side, axis, unit in zip(axes, ("elapsed", "env_steps"), (60.0, 1000.0), strict=True):
             if len(runs) == 1:
-                x, y = runs[0].curve(axis, "mean_100")
+                x, y = runs[0].curve(axis, games)
                 side.plot(x / unit, y, label=label, color=color)
                 if dots:
-                    side.plot(x / unit, runs[0].curve(axis, "score")[1], ".", markersize=3, alpha=0.35, color=color)
+                    side.plot(x / unit, runs[0].curve(axis)[1], ".", markersize=3, alpha=0.35, color=color)
                 continue
-            grid, curves = common_grid([run.curve(axis, "mean_100") for run in runs])
+            grid, curves = common_grid([run.curve(axis, games) for run in runs])
             side.plot(grid / unit, curves.mean(axis=0), label=f"{label} ({len(runs)} runs)", color=color)
             side.fill_between(grid / unit, curves.min(axis=0), curves.max(axis=0), color=color, alpha=0.15, linewidth=0)
     axes[0].set_xlabel("minutes since the process began")
     axes[1].set_xlabel("thousand env steps")
-    axes[0].set_ylabel("score, mean of the last 100 games")
+    axes[0].set_ylabel(f"score, mean of the last {games} games" if games > 1 else "score of each game")
     figure.legend(*axes[1].get_legend_handles_labels(), loc="outside lower left", fontsize=8, frameon=False)
     for side in axes:
         _tidy(side)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from rich.table import Table
 
 from fastdqn import startup
 from fastdqn.cli import parse
-from fastdqn.config import VARIANTS, RainbowOptions
+from fastdqn.config import VARIANTS, RainbowOptions, Variant
 from fastdqn.errors import RunError, UserError
 from fastdqn.plot import RunData, draw_curves, read_run
 
@@ -48,8 +49,7 @@ def run_series(script: Path, options: RainbowOptions, words: Sequence[str]) -> i
     run = options.run
     variants = VARIANTS if options.variant == "all" else (options.variant,)
     common = without(words, "--variant", "--seed", "--seeds", "--runs-dir")
-    for variant in variants:
-        parse(RainbowOptions, "", [*common, "--variant", variant])
+    variants = distinct({variant: parse(RainbowOptions, "", [*common, "--variant", variant]) for variant in variants})
     folder = (
         run.runs_dir / f"{datetime.now():%Y%m%d-%H%M%S}-{re.sub(r'[^A-Za-z0-9-]', '_', run.game)}-{script.stem}-series"
     )
@@ -76,6 +76,19 @@ def run_series(script: Path, options: RainbowOptions, words: Sequence[str]) -> i
         print_table(finished)
         print(f"written: {folder / 'curves.png'}")
     return code
+
+
+def distinct(variants: Mapping[Variant, RainbowOptions]) -> tuple[Variant, ...]:
+    """Return the variants whose runs differ, and say of each other one which it is: a game's preset may have a part."""
+    kept: dict[Variant, RainbowOptions] = {}
+    for variant, options in variants.items():
+        unnamed = dataclasses.replace(options, variant="all")
+        same = next((other for other, known in kept.items() if known == unnamed), None)
+        if same is None:
+            kept[variant] = unnamed
+        else:
+            print(f"{variant} is {same} with these options, and is left out", flush=True)
+    return tuple(kept)
 
 
 def print_table(groups: dict[str, list[RunData]]) -> None:

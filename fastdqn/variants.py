@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from fastdqn.acting import VectorEpsilonGreedy, greedy_actions
-from fastdqn.config import AgentOptions, FastOptions, Options, VectorOptions
+from fastdqn.config import AgentOptions, FastOptions, Options, RecordOptions, VectorOptions
 from fastdqn.device import env_threads_of, num_envs_of, wants_bf16
 from fastdqn.envs.vector import VectorEnv, check_num_envs, make_vector_env
 from fastdqn.errors import UserError
@@ -74,6 +74,7 @@ def make_learner(
         agent.target_average,
         agent.act_with,
         threads,
+        options.hold_average if isinstance(options, RecordOptions) else None,
     )
 
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -132,6 +133,9 @@ def test_learning_curve_of_a_run(tmp_path: Path) -> None:
     (folder / "config.json").write_text(json.dumps({"script": "09", "run": {"game": "pong", "seed": 3}}))
     run = read_run(folder)
     assert run.episodes == episodes  # but for the line that is cut off
+    env_steps, means = run.curve("env_steps", games=10)
+    assert env_steps.tolist() == [100.0 * i for i in range(30)]
+    assert means.tolist() == pytest.approx([np.mean(range(max(0, i - 9), i + 1)) - 21 for i in range(30)])
     draw_curves({"a run": [run]}, tmp_path / "curve.png")
     assert (tmp_path / "curve.png").read_bytes()[:4] == b"\x89PNG"
     with pytest.raises(UserError, match="not the folder of a run"):

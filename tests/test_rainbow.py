@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fastdqn.cli import parse
-from fastdqn.config import VARIANTS, AgentOptions, DQNOptions, PartOptions, RainbowOptions, with_variant
+from fastdqn.config import VARIANTS, AgentOptions, DQNOptions, NetworkName, PartOptions, RainbowOptions, with_variant
 from fastdqn.errors import UserError
 from fastdqn.learner import PLAIN, DQNLearner, Form, Graphed, GraphedActions
 from fastdqn.losses import (
@@ -38,7 +38,7 @@ from fastdqn.networks import (
 )
 from fastdqn.replay.prioritized import PrioritizedReplay
 from fastdqn.reports import Reporter, signal_to_noise
-from fastdqn.series import run_series, without
+from fastdqn.series import distinct, run_series, without
 from fastdqn.variants import describe_variant, make_learner, make_rainbow_replay, update_of
 from tests.scripts import records, summary, train
 from tests.test_learning_parts import filled_replay, random_batch
@@ -377,22 +377,23 @@ def test_the_small_network_sees_small_frames() -> None:
         QNetwork((4, 17, 17), 6, torch.Generator(), size=SMALL)
 
 
-def test_the_narrow_network_has_a_third_of_the_arithmetic() -> None:
-    narrow = make_learner(AgentOptions(network="narrow"), (4, 84, 84), 6, CPU).network
-    assert [tuple(p.shape) for p in narrow.parameters() if p.dim() > 1] == [
-        (16, 4, 8, 8),
-        (32, 16, 4, 4),
-        (32, 32, 3, 3),
-        (256, 1568),
-        (6, 256),
-    ]
+def arithmetic(name: NetworkName, frames: int) -> tuple[list[tuple[int, ...]], int]:
+    """Shapes of the weights of a network for frames of 84x84, and the products of one forward pass."""
+    network = make_learner(AgentOptions(network=name), (frames, 84, 84), 6, CPU).network
+    weights = [p for p in network.parameters() if p.dim() > 1]
     places = (20 * 20, 9 * 9, 7 * 7, 1, 1)  # where each weight is used
-    nature = make_learner(AgentOptions(), (4, 84, 84), 6, CPU).network
-    counts = [
-        sum(p.numel() * n for p, n in zip([p for p in net.parameters() if p.dim() > 1], places, strict=True))
-        for net in (narrow, nature)
-    ]
-    assert 0.3 < counts[0] / counts[1] < 0.37
+    return [tuple(p.shape) for p in weights], sum(p.numel() * n for p, n in zip(weights, places, strict=True))
+
+
+def test_arithmetic_of_the_networks() -> None:
+    _, nature = arithmetic("nature", 4)
+    shapes, narrow = arithmetic("narrow", 4)
+    assert shapes == [(16, 4, 8, 8), (32, 16, 4, 4), (32, 32, 3, 3), (256, 1568), (6, 256)]
+    assert 0.3 < narrow / nature < 0.37
+    shapes, slim = arithmetic("slim", 4)
+    assert shapes == [(16, 4, 8, 8), (64, 16, 4, 4), (64, 64, 3, 3), (512, 3136), (6, 512)]
+    assert 0.65 < slim / nature < 0.7
+    assert 0.58 < arithmetic("slim", 2)[1] / nature < 0.62
     with pytest.raises(UserError, match="the narrow network needs frames of at least 36x36"):
         QNetwork((4, 35, 35), 6, torch.Generator(), size=NARROW)
 
@@ -468,6 +469,16 @@ def test_a_series_is_refused_before_it_begins(tmp_path: Path) -> None:
 def test_words_of_a_series() -> None:
     words = ["--seed", "3", "--variant=all", "--dueling", "--seeds", "2", "--lr", "1"]
     assert without(words, "--variant", "--seed", "--seeds") == ["--dueling", "--lr", "1"]
+
+
+def test_a_series_runs_what_differs_once(capsys: pytest.CaptureFixture[str]) -> None:
+    def variants_of(*words: str) -> tuple[str, ...]:
+        return distinct({variant: parse(RainbowOptions, "", ["--variant", variant, *words]) for variant in VARIANTS})
+
+    assert variants_of("--game", "pong") == VARIANTS
+    assert capsys.readouterr().out == ""
+    assert variants_of("--game", "pong-fast") == tuple(v for v in VARIANTS if v != "n-step")  # has 5 steps already
+    assert capsys.readouterr().out == "n-step is dqn with these options, and is left out\n"
 
 
 # Reports

@@ -14,8 +14,11 @@ from fastdqn.cli import parse
 from fastdqn.config import DQNOptions, RecordOptions, preset_for, with_record
 from fastdqn.errors import UserError
 from fastdqn.holding import Hold, evidence
+from fastdqn.learner import Form
 from fastdqn.schedules import updates_due
+from fastdqn.variants import make_learner
 from tests.scripts import records, summary, train
+from tests.test_learning_parts import random_batch
 from tests.test_rainbow import CATCH, LEARNT
 
 
@@ -32,8 +35,10 @@ def test_the_preset_is_the_machines() -> None:
     assert options.hold_share is not None
     assert options.hold_epsilon < options.dqn.epsilon_final
     small = parse(RecordOptions, "", ["--small", "--device", "cpu"])
-    assert (small.small, small.network, small.frame_size, small.run.threads) == (True, "narrow", 84, 2)
-    assert (small.num_envs, small.gradient_threads) == (32, 2)
+    assert (small.small, small.network, small.frame_size, small.protocol.frame_stack) == (True, "slim", 84, 2)
+    assert (small.num_envs, small.gradient_threads) == (16, 1)
+    assert (small.hold_slack, small.hold_average) == (0.25, 0.002)
+    assert options.hold_average is None
     assert parse(RecordOptions, "", ["--small", "--frame-size", "63", "--device", "cpu"]).frame_size == 63
     plain = RecordOptions(dqn=DQNOptions(), run=options.run)
     assert with_record(plain, small=False, cuda=True).num_envs != with_record(plain, small=False, cuda=False).num_envs
@@ -47,7 +52,7 @@ def test_the_preset_is_the_machines() -> None:
 def test_other_games_keep_their_own_settings() -> None:
     options = parse(RecordOptions, "", ["--game", "breakout", "--small"])
     assert (options.dqn, options.hold_share) == (preset_for("breakout", "breakout").dqn, None)
-    assert (options.network, options.gradient_threads) == ("narrow", 2)
+    assert (options.network, options.protocol.frame_stack) == ("slim", 2)
 
 
 @pytest.mark.parametrize(
@@ -56,6 +61,9 @@ def test_other_games_keep_their_own_settings() -> None:
         "--hold-share 1",
         "--hold-share 0.4",
         "--hold-epsilon 2",
+        "--hold-slack 1.1",
+        "--hold-average 0",
+        "--hold-average 0.01 --game breakout",
         "--network nature --frame-size 30",
         "--small --gradient-threads 0",
         "--gradient-threads 65",
@@ -64,6 +72,28 @@ def test_other_games_keep_their_own_settings() -> None:
 def test_bad_values_are_one_sentence(words: str) -> None:
     with pytest.raises(UserError, match=r"must be|cannot be"):
         parse(RecordOptions, "", words.split())
+
+
+def test_an_average_of_the_weights_is_kept_and_exchanged() -> None:
+    options = RecordOptions(dqn=DQNOptions(learning_rate=1e-2), network="small", hold_average=0.25)
+    learner = make_learner(options, (4, 84, 84), 6, torch.device("cpu"), Form(channels_last=True, fused=True))
+    expected = [p.detach().double() for p in learner.network.parameters()]
+    for seed in range(3):
+        learner.update(random_batch(8, seed=seed))
+        expected = [0.75 * a + 0.25 * p.detach() for a, p in zip(expected, learner.network.parameters(), strict=True)]
+    newest = [p.detach().clone() for p in learner.network.parameters()]
+    state = learner.state()
+    learner.swap_average()
+    for averaged, p, last in zip(expected, learner.network.parameters(), newest, strict=True):
+        torch.testing.assert_close(p.detach().double(), averaged, rtol=1e-5, atol=1e-7)
+        assert not torch.equal(p, last)
+    learner.swap_average()
+    assert all(torch.equal(p, last) for p, last in zip(learner.network.parameters(), newest, strict=True))
+    other = make_learner(options, (4, 84, 84), 6, torch.device("cpu"), Form(channels_last=True, fused=True))
+    other.load(state)
+    other.swap_average()
+    for averaged, p in zip(expected, other.network.parameters(), strict=True):
+        torch.testing.assert_close(p.detach().double(), averaged, rtol=1e-5, atol=1e-7)
 
 
 def points(won: int, lost: int) -> NDArray[np.float32]:

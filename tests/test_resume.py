@@ -119,10 +119,10 @@ def test_n_and_n_more_are_2n(tmp_path: Path, script: str, words: tuple[str, ...]
 def test_a_run_that_holds_its_agent_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Any agent is held after a point, whatever it won, and let go after two more that it lost."""
     monkeypatch.setattr(holding, "POINTS", 1)
-    monkeypatch.setattr(holding, "SLACK", 1.0)
     monkeypatch.setattr(holding, "LIMIT", -1.0)
     script = "11_pong_in_seconds"
     words = (*VECTOR, "--game", "pong", "--network", "small", "--hold-share", "0.9", "--hold-epsilon", "0.5")
+    words += ("--hold-slack", "1", "--hold-average", "0.05")
     whole = train(script, tmp_path / "whole", *words, "--max-env-steps", "1300")
     run = train(script, tmp_path / "half", *words, "--max-env-steps", "650")
     middle = state_at_the_end(run)["parts"]["hold"]

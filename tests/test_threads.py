@@ -151,14 +151,6 @@ def test_two_gradients_in_bf16() -> None:
     assert all(metric.loss.isfinite() for metric in metrics)
 
 
-@pytest.mark.parametrize("small", [False, True])
-def test_the_presets_have_an_update_for_each_thread_in_a_round(small: bool) -> None:
-    options = parse(RecordOptions, "", ["--device", "cpu", *(["--small"] if small else [])])
-    assert options.num_envs is not None
-    assert options.gradient_threads == (2 if small else 1)
-    assert options.num_envs >= options.gradient_threads * options.steps
-
-
 @pytest.mark.parametrize(
     ("words", "why"),
     [
@@ -178,6 +170,26 @@ def test_one_batch_for_two_threads_is_a_plain_update() -> None:
         assert a.loss.item() == pytest.approx(b.loss.item(), rel=1e-5)
     obs = random_batch(9).obs
     assert torch.equal(two.greedy(obs), one.greedy(obs))  # in two pieces, of 5 and 4
+
+
+@pytest.mark.parametrize("torch_threads", [1, 2])
+def test_a_resting_learner_chooses_the_same_actions_in_threads_of_its_own(torch_threads: int) -> None:
+    obs = random_batch(9).obs
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(torch_threads)
+        learner = learner_of()
+        seen: list[tuple[int, int]] = []
+        learner.network.register_forward_pre_hook(lambda _, args: seen.append((len(args[0]), torch.get_num_threads())))
+        actions = learner.greedy(obs)
+        for resting in (False, True, True, False):
+            learner.rest(resting)
+            seen.clear()
+            assert torch.equal(learner.greedy(obs), actions)
+            assert sorted(seen) == ([(4, 1), (5, 1)] if resting and torch_threads == 2 else [(9, torch_threads)])
+        assert torch.get_num_threads() == torch_threads
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_a_seed_repeats_exactly_with_noise_priorities_and_two_threads() -> None:
