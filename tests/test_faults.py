@@ -79,9 +79,13 @@ def test_a_second_ctrl_c_leaves_at_once(tmp_path: Path) -> None:
 
 
 def semaphores_of(pid: int) -> set[Path]:
-    """Return the named semaphores that a process has mapped; those of tests beside this one are not among them."""
+    """Return the named semaphores that a process has mapped: those of tests beside this one are not among them."""
     maps = Path(f"/proc/{pid}/maps")
-    return {Path(name) for name in re.findall(r"/dev/shm/sem\.mp-\S+", maps.read_text())} if maps.exists() else set()
+    if not maps.exists():
+        return set()
+    inodes = {int(line.split()[4]) for line in maps.read_text().splitlines() if "/dev/shm/sem." in line}
+    with os.scandir("/dev/shm") as entries:
+        return {Path(entry.path) for entry in entries if entry.name.startswith("sem.mp-") and entry.inode() in inodes}
 
 
 REAL_GAMES = ("--replay-initial", "50", "--batch-size", "8")
