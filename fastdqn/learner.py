@@ -63,6 +63,7 @@ class _Branch:
         self._noisy = tuple(noisy_layers(network).values())
         self._noisy_target = tuple(noisy_layers(target).values())
         self._selector = network if double else None
+        self._torso = next(iter(torsos(network)), None)
         self._form = form
         self._device = self.parameters[0].device
 
@@ -79,10 +80,13 @@ class _Branch:
             layer.draw(self.noise)
         # Two regions: in one, PyTorch before 2.11 reuses the selector's bf16 weights, which carry no gradient.
         with torch.no_grad(), self.arithmetic():
-            output_t = selector_t = self.target(batch.next_obs)  # (B, A) or (B, A, Z)
+            next_obs = batch.next_obs
+            if self._selector is not None and self._torso is not None:
+                next_obs = self._torso.pixels(next_obs)  # both see the same
+            output_t = selector_t = self.target(next_obs)  # (B, A) or (B, A, Z)
             if self._selector is not None:
                 self.draw_noise()
-                selector_t = self._selector(batch.next_obs)
+                selector_t = self._selector(next_obs)
         self.draw_noise()
         with self.arithmetic():
             output_tm1 = self.network(batch.obs)

@@ -47,7 +47,7 @@ class Torso(nn.Module):
 
     Takes uint8 (B, C, H, W), divides it by `frame_scale`, returns float32 (B, features). With `center_frames` a mean
     frame, zero until somebody sets it, is subtracted first; with `pixel_floor` each pixel is divided by its own
-    standard deviation plus this floor instead. Both are part of the state.
+    standard deviation plus this floor instead. Both are part of the state. What `pixels` made of frames is taken, too.
     """
 
     mean_frame: Tensor | None  # (H, W) float32
@@ -80,11 +80,17 @@ class Torso(nn.Module):
         self.features = in_channels * height * width
 
     def forward(self, obs: Tensor) -> Tensor:
-        pixels = obs.to(torch.float32, copy=True)  # in the layout of obs
+        return self.convs(obs if obs.is_floating_point() else self.pixels(obs))
+
+    def pixels(self, obs: Tensor) -> Tensor:
+        """Return what the convolutions see of uint8 (B, C, H, W), in the layout of `obs` and in the arithmetic that
+        is on: float32, or bfloat16 under autocast.
+        """
+        pixels = obs.to(torch.float32, copy=True)
         if self.mean_frame is not None:
             pixels -= _as_laid_out(self.mean_frame, pixels)
         gain = self._scale if self.pixel_gain is None else _as_laid_out(self.pixel_gain, pixels)
-        return self.convs(pixels.mul_(gain))
+        return pixels.mul_(gain).to(_arithmetic(pixels))
 
     def set_frame(self, mean: Tensor, deviation: Tensor) -> None:
         """Subtract `mean` from all inputs and scale them by `deviation`, (H, W) float32, as far as it was made to."""
@@ -131,8 +137,44 @@ class FactorisedNoisyLinear(nn.Module):
         if len(x) <= self.FEW:
             noisy = functional.linear(x * self.noise_in, self.weight_sigma, self.bias_sigma)
             return torch.addcmul(functional.linear(x, self.weight, self.bias), noisy, self.noise_out.to(noisy.dtype))
-        weight = torch.addcmul(self.weight, self.weight_sigma, torch.outer(self.noise_out, self.noise_in))
+        noise, dtype = (self.noise_out, self.noise_in), _arithmetic(self.weight)
+        weight: Tensor = cast(Any, NoisyWeight).apply(self.weight, self.weight_sigma, *noise, dtype)
         return functional.linear(x, weight, torch.addcmul(self.bias, self.bias_sigma, self.noise_out))
+
+
+class NoisyWeight(torch.autograd.Function):
+    """mu + sigma * noise_out noise_in^T, (out, in), in the precision in which it is multiplied.
+
+    On a CPU a few rows at a time, which stay in its caches: autograd's own way writes and reads four matrices of that
+    size in memory, and two more on the way back.
+    """
+
+    CACHED = 2**17  # numbers in so many rows
+
+    @staticmethod
+    def forward(ctx: Any, mu: Tensor, sigma: Tensor, noise_out: Tensor, noise_in: Tensor, dtype: torch.dtype) -> Tensor:
+        ctx.save_for_backward(noise_out, noise_in)
+        weight = torch.empty_like(mu, dtype=dtype)
+        for rows in NoisyWeight.rows_of(mu):
+            weight[rows] = torch.outer(noise_out[rows], noise_in).mul_(sigma[rows]).add_(mu[rows])
+        return weight
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (grad,) = grads
+        noise_out, noise_in = ctx.saved_tensors
+        grad_mu = torch.empty_like(grad, dtype=noise_out.dtype)
+        grad_sigma = torch.empty_like(grad_mu)
+        for rows in NoisyWeight.rows_of(grad):
+            grad_mu[rows] = grad[rows]
+            torch.mul(grad_mu[rows], torch.outer(noise_out[rows], noise_in), out=grad_sigma[rows])
+        return grad_mu, grad_sigma, None, None, None
+
+    @staticmethod
+    def rows_of(matrix: Tensor) -> list[slice]:
+        outputs, inputs = matrix.shape
+        count = max(1, NoisyWeight.CACHED // inputs) if matrix.device.type == "cpu" else outputs
+        return [slice(first, first + count) for first in range(0, outputs, count)]
 
 
 class IndependentNoisyLinear(nn.Module):
@@ -262,6 +304,12 @@ def use_channels_last(network: nn.Module) -> None:
     lays the bytes out so, which costs a twentieth of that.
     """
     network.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue] - an overload is missing
+
+
+def _arithmetic(factor: Tensor) -> torch.dtype:
+    """Return the precision in which products with `factor` are computed now."""
+    kind = factor.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else factor.dtype
 
 
 def _as_laid_out(frame: Tensor, pixels: Tensor) -> Tensor:
