@@ -35,10 +35,15 @@ def test_the_preset_is_the_machines() -> None:
     assert options.hold_share is not None
     assert options.hold_epsilon < options.dqn.epsilon_final
     small = parse(RecordOptions, "", ["--small", "--device", "cpu"])
-    assert (small.small, small.network, small.frame_size, small.protocol.frame_stack) == (True, "slim", 84, 2)
-    assert (small.num_envs, small.gradient_threads) == (16, 1)
-    assert (small.hold_slack, small.hold_average) == (0.25, 0.002)
-    assert options.hold_average is None
+    assert (small.small, small.network, small.frame_size, small.protocol.frame_stack) == (True, "narrow", 84, 4)
+    assert (small.num_envs, small.gradient_threads, small.run.threads) == (16, 1, 1)
+    assert (small.parts.prioritized, options.parts.prioritized) == (True, False)
+    assert small.dqn.replay_size < options.dqn.replay_size
+    assert small.hold_share is not None
+    assert small.hold_share - small.hold_slack < options.hold_share - options.hold_slack
+    assert (small.hold_average, options.hold_average) == (0.002, None)
+    assert parse(RecordOptions, "", ["--small", "--device", "cpu", "--threads", "2", "--no-prioritized"]).run.threads == 2
+    assert parse(RecordOptions, "", ["--small", "--cuda"]).run.threads is None
     assert parse(RecordOptions, "", ["--small", "--frame-size", "63", "--device", "cpu"]).frame_size == 63
     plain = RecordOptions(dqn=DQNOptions(), run=options.run)
     assert with_record(plain, small=False, cuda=True).num_envs != with_record(plain, small=False, cuda=False).num_envs
@@ -52,7 +57,7 @@ def test_the_preset_is_the_machines() -> None:
 def test_other_games_keep_their_own_settings() -> None:
     options = parse(RecordOptions, "", ["--game", "breakout", "--small"])
     assert (options.dqn, options.hold_share) == (preset_for("breakout", "breakout").dqn, None)
-    assert (options.network, options.protocol.frame_stack) == ("slim", 2)
+    assert (options.network, options.run.threads) == ("narrow", None)
 
 
 @pytest.mark.parametrize(
