@@ -137,44 +137,8 @@ class FactorisedNoisyLinear(nn.Module):
         if len(x) <= self.FEW:
             noisy = functional.linear(x * self.noise_in, self.weight_sigma, self.bias_sigma)
             return torch.addcmul(functional.linear(x, self.weight, self.bias), noisy, self.noise_out.to(noisy.dtype))
-        noise, dtype = (self.noise_out, self.noise_in), _arithmetic(self.weight)
-        weight: Tensor = cast(Any, NoisyWeight).apply(self.weight, self.weight_sigma, *noise, dtype)
+        weight = torch.addcmul(self.weight, self.weight_sigma, torch.outer(self.noise_out, self.noise_in))
         return functional.linear(x, weight, torch.addcmul(self.bias, self.bias_sigma, self.noise_out))
-
-
-class NoisyWeight(torch.autograd.Function):
-    """mu + sigma * noise_out noise_in^T, (out, in), in the precision in which it is multiplied.
-
-    On a CPU a few rows at a time, which stay in its caches: autograd's own way writes and reads four matrices of that
-    size in memory, and two more on the way back.
-    """
-
-    CACHED = 2**17  # numbers in so many rows
-
-    @staticmethod
-    def forward(ctx: Any, mu: Tensor, sigma: Tensor, noise_out: Tensor, noise_in: Tensor, dtype: torch.dtype) -> Tensor:
-        ctx.save_for_backward(noise_out, noise_in)
-        weight = torch.empty_like(mu, dtype=dtype)
-        for rows in NoisyWeight.rows_of(mu):
-            weight[rows] = torch.outer(noise_out[rows], noise_in).mul_(sigma[rows]).add_(mu[rows])
-        return weight
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        (grad,) = grads
-        noise_out, noise_in = ctx.saved_tensors
-        grad_mu = torch.empty_like(grad, dtype=noise_out.dtype)
-        grad_sigma = torch.empty_like(grad_mu)
-        for rows in NoisyWeight.rows_of(grad):
-            grad_mu[rows] = grad[rows]
-            torch.mul(grad_mu[rows], torch.outer(noise_out[rows], noise_in), out=grad_sigma[rows])
-        return grad_mu, grad_sigma, None, None, None
-
-    @staticmethod
-    def rows_of(matrix: Tensor) -> list[slice]:
-        outputs, inputs = matrix.shape
-        count = max(1, NoisyWeight.CACHED // inputs) if matrix.device.type == "cpu" else outputs
-        return [slice(first, first + count) for first in range(0, outputs, count)]
 
 
 class IndependentNoisyLinear(nn.Module):

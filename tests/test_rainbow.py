@@ -32,7 +32,6 @@ from fastdqn.networks import (
     FactorisedNoisyLinear,
     HeadParts,
     IndependentNoisyLinear,
-    NoisyWeight,
     QNetwork,
     Stream,
     noisy_layers,
@@ -194,38 +193,6 @@ def test_factorised_noise_is_the_papers() -> None:
     for rows in (7, 100):  # two ways to compute the same
         x = torch.randn(rows, 5, generator=generator)
         torch.testing.assert_close(layer(x), functional.linear(x, weight, layer.bias + layer.bias_sigma * f_out))
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
-def test_noisy_weights_put_together_a_few_rows_at_a_time(dtype: torch.dtype) -> None:
-    """The same weights as in one piece, bit for bit, rounded once; and autograd's gradients."""
-    exact = torch.float64 if dtype == torch.float64 else torch.float32
-    layer = FactorisedNoisyLinear(3136, 100).to(exact)
-    generator = torch.Generator().manual_seed(0)
-    layer.draw(generator)
-    with torch.no_grad():
-        layer.weight.normal_(generator=generator)
-    assert 1 < len(NoisyWeight.rows_of(layer.weight)) < 100
-    x, gradient = torch.randn(50, 3136, generator=generator).to(exact), torch.randn(50, 100, generator=generator)
-
-    def passed(ours: bool) -> tuple[torch.Tensor, ...]:
-        layer.zero_grad()
-        with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
-            if ours:
-                y = layer(x)
-            else:
-                weight = layer.weight + layer.weight_sigma * torch.outer(layer.noise_out, layer.noise_in)
-                y = functional.linear(x, weight, layer.bias + layer.bias_sigma * layer.noise_out)
-        y.backward(gradient.to(y.dtype))
-        assert layer.weight.grad is not None
-        assert layer.weight_sigma.grad is not None
-        assert layer.weight.grad.dtype == layer.weight_sigma.grad.dtype == exact
-        return y.detach(), layer.weight.grad, layer.weight_sigma.grad
-
-    for a, b in zip(passed(True), passed(False), strict=True):
-        assert a.dtype == b.dtype
-        assert a.abs().max() > 0
-        torch.testing.assert_close(a, b)
 
 
 def test_noise_starts_as_the_papers_say() -> None:
