@@ -11,8 +11,7 @@ Each second trial may be of an average of the weights (--hold-average).
 games, and draws by priority from the newest 50,000 env steps.
 
 Measured (2 cores, no GPU, see LOG.md): solved in 8.5 and 10.6 minutes (seeds 0 and 1), after 313,060 and 373,737 env
-steps. --small on one core (taskset, --threads 1): in 15.8 and 10.9 minutes; on both, two
-runs were ended unsolved at 9 and 12.
+steps. --small, on a processor with bf16 instructions: in 5.3 and 8.2 minutes (404,198 and 584,021 env steps).
 
 Differs from 10: presets, one for each kind of machine (--device is auto), --small, --hold-share and --hold-average.
 """

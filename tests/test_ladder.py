@@ -19,8 +19,8 @@ CATCH = (
     *("--replay-size", "5000", "--epsilon-decay", "800", "--target-sync", "100", "--max-env-steps", "1800"),
 )
 LEARNT = 0.45
-"""Mean score of the last 100 games of Catch: a random player has about -0.6, one that looks no further than a move -0.1,
-a perfect one at epsilon 0.02 0.95, those that learn 0.56 to 0.9, as the seed and the processor's rounding have it."""
+"""Mean score of the last 100 games of Catch: a random player has about -0.6, one that looks no further than a move
+-0.1, a perfect one at epsilon 0.02 0.95; those that learn have 0.56 to 0.9, as seed and rounding will have it."""
 SHORT = ("--replay-initial", "100", "--batch-size", "4", "--target-sync", "50", "--max-env-steps", "200")
 
 

@@ -42,7 +42,7 @@ def test_the_preset_is_the_machines() -> None:
     assert small.hold_share is not None
     assert small.hold_share - small.hold_slack < options.hold_share - options.hold_slack
     assert (small.hold_average, options.hold_average) == (0.002, None)
-    assert parse(RecordOptions, "", ["--small", "--device", "cpu", "--threads", "2", "--no-prioritized"]).run.threads == 2
+    assert parse(RecordOptions, "", ["--small", "--device", "cpu", "--threads", "2"]).run.threads == 2
     assert parse(RecordOptions, "", ["--small", "--cuda"]).run.threads is None
     assert parse(RecordOptions, "", ["--small", "--frame-size", "63", "--device", "cpu"]).frame_size == 63
     plain = RecordOptions(dqn=DQNOptions(), run=options.run)
