@@ -422,8 +422,9 @@ def with_record(options: RecordOptions, small: bool, cuda: bool) -> RecordOption
         options = dataclasses.replace(options, network="narrow")
     if options.run.game.strip().lower() != "pong-fast":
         return options
-    dqn, others = _PONG_RECORDS["cuda" if cuda else "small" if small else "cpu"]
-    run = dataclasses.replace(options.run, threads=1) if small and not cuda else options.run
+    kind = "cuda" if cuda else "small" if small else "cpu"
+    dqn, others = _PONG_RECORDS[kind]
+    run = dataclasses.replace(options.run, threads=1) if kind == "small" else options.run
     return dataclasses.replace(options, run=run, dqn=dataclasses.replace(options.dqn, **dqn), **others)
 
 

@@ -63,7 +63,7 @@ class _Branch:
         self._noisy = tuple(noisy_layers(network).values())
         self._noisy_target = tuple(noisy_layers(target).values())
         self._selector = network if double else None
-        self._torso = next(iter(torsos(network)), None)
+        self._shared = next(iter(torsos(network)), None) if double else None  # target and selector see the same
         self._form = form
         self._device = self.parameters[0].device
 
@@ -81,8 +81,8 @@ class _Branch:
         # Two regions: in one, PyTorch before 2.11 reuses the selector's bf16 weights, which carry no gradient.
         with torch.no_grad(), self.arithmetic():
             next_obs = batch.next_obs
-            if self._selector is not None and self._torso is not None:
-                next_obs = self._torso.pixels(next_obs)  # both see the same
+            if self._shared is not None:
+                next_obs = self._shared.pixels(next_obs)
             output_t = selector_t = self.target(next_obs)  # (B, A) or (B, A, Z)
             if self._selector is not None:
                 self.draw_noise()

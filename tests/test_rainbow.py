@@ -550,7 +550,7 @@ CATCH = (
     *("--network", "small", "--frame-size", "42", "--frame-scale", "64", "--center-frames"),
     *("--value-min", "-1.5", "--value-max", "1.5", "--importance-decay", "2000", "--report-env-steps", "500"),
 )
-LEARNT = 0.5
+LEARNT = 0.7
 
 
 @pytest.mark.slow
