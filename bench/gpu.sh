@@ -11,11 +11,13 @@
 #   bench/gpu.sh record    the same with 11
 #   bench/gpu.sh rainbow   updates of the eight variants, ways to draw by priority, checkpoints of a million frames
 #   bench/gpu.sh variants  Pong with the eight variants of 10 (VARIANTS names fewer), at most 19 minutes in all
-#   bench/gpu.sh first     the first four of them, at most 9.5 minutes; bench/gpu.sh second: the others
-#   bench/gpu.sh breakout  Breakout with 10's rainbow for 9.5 minutes; bench/gpu.sh invaders: Space Invaders
+#   bench/gpu.sh first     the first four of them, at most 9 minutes; bench/gpu.sh second: the others
+#   bench/gpu.sh breakout  Breakout with 10's rainbow for 9 minutes; bench/gpu.sh invaders: Space Invaders
 #   bench/gpu.sh all       all of them, one after the other
 #
-# Results (JSON lines, plots, logs, the runs' folders) go to $OUT, by default bench/results/gpu.
+# What fails is named at the end and makes the exit status 1; all the rest is done all the same.
+# Results (JSON lines, plots, logs, the runs' folders) go to $OUT, by default bench/results/gpu, and whatever happens
+# they are packed into $ARCHIVE, a .tar.gz, if that is set.
 # $PYTHON (python3) must have PyTorch with CUDA. What else is missing is installed from the wheels in $WHEELS,
 # if that is set, into a folder of its own. DEVICE=cpu QUICK=1 tries the script itself out where there is no GPU.
 set -euo pipefail
@@ -31,10 +33,12 @@ if [ -n "${QUICK:-}" ]; then
   VARIANTS="dqn rainbow"
 else
   seed=(--only 01,02,03,04,05) ladder=(--only 01,06,07,08,09) nature=(--only 01,07,08,09) games=16,32,64,128,256 batches="32 64 128 256 512 1024 2048 4096" steps=1..6
-  repeats=2 seconds=8 minutes=1.7 long=9.5 each=2.3 tests=(-m cuda)
+  repeats=2 seconds=8 minutes=1.7 long=9 each=2.2 tests=(-m cuda)
 fi
 mkdir -p "$OUT"
 OUT=$(cd "$OUT" && pwd)
+FAILED=$OUT/failed.txt
+rm -f "$FAILED"
 export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1
 
 if [ -n "${WHEELS:-}" ]; then
@@ -42,6 +46,15 @@ if [ -n "${WHEELS:-}" ]; then
   [ -d "$site" ] || "$PYTHON" -m pip install --quiet --no-index --no-deps --no-compile --target "$site" "$WHEELS"/*.whl
   export PYTHONPATH=$site:$PYTHONPATH
 fi
+
+tried() {  # do it, and remember if it failed
+  "$@" || echo "failed: $*" >> "$FAILED"
+}
+
+pack() {
+  if [ -n "${ARCHIVE:-}" ]; then tar -czf "$ARCHIVE" -C "$OUT" .; fi
+}
+trap pack EXIT
 
 machine() {
   "$PYTHON" -c "
@@ -52,11 +65,11 @@ print(json.dumps(environment(torch.device('$DEVICE')), indent=2))" > "$OUT/machi
 }
 
 fps() {
-  "$PYTHON" bench/fps.py --device "$DEVICE" --out "$OUT" --seconds "$seconds" --warmup 2 "$@"
+  tried "$PYTHON" bench/fps.py --device "$DEVICE" --out "$OUT" --seconds "$seconds" --warmup 2 "$@"
 }
 
 tests() {
-  "$PYTHON" -m pytest "${tests[@]}" -p no:cacheprovider 2>&1 | tee "$OUT/tests.log"
+  tried "$PYTHON" -m pytest "${tests[@]}" -p no:cacheprovider 2>&1 | tee "$OUT/tests.log"
 }
 
 seed() {
@@ -77,7 +90,7 @@ nature() {
 learner() {
   {
     for batch in $batches; do
-      "$PYTHON" bench/ceilings.py --what update --form fast --device "$DEVICE" --batch-size "$batch" --seconds "$seconds"
+      tried "$PYTHON" bench/ceilings.py --what update --form fast --device "$DEVICE" --batch-size "$batch" --seconds "$seconds"
     done
     fps --only 09 --repeats 1 --where -- --batch-size 8
   } 2>&1 | tee "$OUT/learner.log"
@@ -89,14 +102,14 @@ sweep() {
 
 pong() {
   for seed in $SEEDS; do
-    "$PYTHON" experiments/09_cuda_graph.py --game pong-fast --num-envs 64 --device "$DEVICE" --seed "$seed" --no-checkpoints \
+    tried "$PYTHON" experiments/09_cuda_graph.py --game pong-fast --num-envs 64 --device "$DEVICE" --seed "$seed" --no-checkpoints \
       --runs-dir "$OUT/runs" --max-minutes "$minutes"
   done 2>&1 | tee "$OUT/pong.log"
 }
 
 record() {
   for seed in $SEEDS; do
-    "$PYTHON" experiments/11_pong_in_seconds.py --device "$DEVICE" --seed "$seed" --runs-dir "$OUT/runs" --no-checkpoints \
+    tried "$PYTHON" experiments/11_pong_in_seconds.py --device "$DEVICE" --seed "$seed" --runs-dir "$OUT/runs" --no-checkpoints \
       --max-minutes "$minutes"
   done 2>&1 | tee "$OUT/record.log"
 }
@@ -104,11 +117,11 @@ record() {
 rainbow() {
   {
     for variant in $VARIANTS; do
-      "$PYTHON" bench/ceilings.py --what update --form fast --device "$DEVICE" --batch-size 128 --seconds "$seconds" \
+      tried "$PYTHON" bench/ceilings.py --what update --form fast --device "$DEVICE" --batch-size 128 --seconds "$seconds" \
         --variant "$variant"
     done
-    "$PYTHON" bench/priorities.py --device "$DEVICE"
-    "$PYTHON" bench/checkpoint.py --device "$DEVICE"
+    tried "$PYTHON" bench/priorities.py --device "$DEVICE"
+    tried "$PYTHON" bench/checkpoint.py --device "$DEVICE"
     fps --only 10 --repeats 1 --sweep "variant=dqn,prioritized,rainbow" -- --batch-size 8
   } 2>&1 | tee "$OUT/rainbow.log"
 }
@@ -119,10 +132,10 @@ variants() {
       n-step | rainbow) n=5 ;;
       *) n=1 ;;
     esac
-    "$PYTHON" experiments/10_rainbow.py --game pong-fast --variant "$variant" --n-step $n --num-envs 64 --device "$DEVICE" --no-checkpoints \
+    tried "$PYTHON" experiments/10_rainbow.py --game pong-fast --variant "$variant" --n-step $n --num-envs 64 --device "$DEVICE" --no-checkpoints \
       --runs-dir "$OUT/runs/$variant" --max-minutes "$each"
   done 2>&1 | tee -a "$OUT/variants.log"
-  "$PYTHON" -m fastdqn.commands plot "$OUT"/runs/*/*10_rainbow* --out "$OUT/variants.png"
+  tried "$PYTHON" -m fastdqn.commands plot "$OUT"/runs/*/*10_rainbow* --out "$OUT/variants.png"
 }
 
 first() {
@@ -134,9 +147,9 @@ second() {
 }
 
 play() {
-  "$PYTHON" experiments/10_rainbow.py --game "$1" --variant rainbow --num-envs 64 --batch-size 8 --steps 32 \
+  tried "$PYTHON" experiments/10_rainbow.py --game "$1" --variant rainbow --num-envs 64 --batch-size 8 --steps 32 \
     --target-sync 10016 --no-checkpoints --max-minutes "$long" --device "$DEVICE" --runs-dir "$OUT/runs/games" 2>&1 | tee "$OUT/$1.log"
-  "$PYTHON" -m fastdqn.commands plot "$OUT"/runs/games/*"$1"* --out "$OUT/$1.png"
+  tried "$PYTHON" -m fastdqn.commands plot "$OUT"/runs/games/*"$1"* --out "$OUT/$1.png"
 }
 
 breakout() {
@@ -158,5 +171,9 @@ case "${1:-}" in
       "$piece"
     done
     ;;
-  *) sed -n '2,21p' "$0" >&2; exit 2 ;;
+  *) sed -n '2,/^set/{/^set/!p}' "$0" >&2; exit 2 ;;
 esac
+if [ -e "$FAILED" ]; then
+  cat "$FAILED" >&2
+  exit 1
+fi

@@ -24,6 +24,7 @@ from fastdqn.run import Run
 from fastdqn.schedules import target_sync_due
 from fastdqn.threads import flush_denormals
 from fastdqn.variants import (
+    describe_arithmetic,
     fastest_form,
     fastest_greedy,
     fastest_update,
@@ -50,7 +51,7 @@ def train(options: FastOptions) -> int:
     notes = (
         describe_games(games, options.run.game, options.protocol),
         describe_frame_replay(dqn.replay_size, device, options.frame_size**2),
-        f"arithmetic: {'bf16 with a float32 last layer' if form.bf16 else 'float32'}",
+        describe_arithmetic(form, device),
     )
 
     with Run("09_cuda_graph", options, device, notes) as run:

@@ -31,6 +31,7 @@ from fastdqn.run import Run
 from fastdqn.schedules import groups, target_sync_due
 from fastdqn.threads import flush_denormals
 from fastdqn.variants import (
+    describe_arithmetic,
     describe_variant,
     fastest_form,
     fastest_greedy,
@@ -61,7 +62,7 @@ def train(options: RecordOptions) -> int:
         describe_games(games, options.run.game, options.protocol),
         describe_frame_replay(dqn.replay_size, device, options.frame_size**2),
         describe_variant(options),
-        f"arithmetic: {'bf16 with a float32 last layer' if form.bf16 else 'float32'}",
+        describe_arithmetic(form, device),
     )
 
     with Run("11_pong_in_seconds", options, device, notes) as run:

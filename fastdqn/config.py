@@ -221,7 +221,8 @@ class FastOptions(VectorOptions):
 
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Arithmetic of the network's body; auto is bf16 on GPUs and processors that have instructions for it. The last
-    layer, values, targets, loss and optimiser are always float32."""
+    layer, values, targets, loss and optimiser are always float32. With fp32 the convolutions of a GPU are TF32, as is
+    PyTorch's default."""
     center_frames: bool = False
     """Subtract from every frame the mean frame of the play that fills the replay, so that what moves stands out
     (LeCun et al. 1998, "Efficient BackProp", 4.3: inputs near zero learn faster)."""

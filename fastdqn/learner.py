@@ -226,8 +226,10 @@ class DQNLearner:
         self._acting = self._resting if resting else self._threads
 
     def _greedy(self, obs: Tensor) -> Tensor:
-        with torch.no_grad(), self._branches[0].arithmetic():
-            return self.objective.values(self.actor(obs)).argmax(dim=1)
+        with torch.no_grad():
+            with self._branches[0].arithmetic():
+                output = self.actor(obs)
+            return self.objective.values(output).argmax(dim=1)  # in float32, as in the update
 
     def swap_average(self) -> None:
         """Exchange the online network's weights and their average, which is then what is played and kept at the end;

@@ -86,11 +86,14 @@ class Torso(nn.Module):
         """Return what the convolutions see of uint8 (B, C, H, W), in the layout of `obs` and in the arithmetic that
         is on: float32, or bfloat16 under autocast.
         """
+        kind = _arithmetic(obs.device)
+        if self.mean_frame is None and self.pixel_gain is None:  # bf16 has every byte: it rounds once, as below
+            return obs.to(kind, copy=True).mul_(self._scale)
         pixels = obs.to(torch.float32, copy=True)
         if self.mean_frame is not None:
             pixels -= _as_laid_out(self.mean_frame, pixels)
         gain = self._scale if self.pixel_gain is None else _as_laid_out(self.pixel_gain, pixels)
-        return pixels.mul_(gain).to(_arithmetic(pixels))
+        return pixels.mul_(gain).to(kind)
 
     def set_frame(self, mean: Tensor, deviation: Tensor) -> None:
         """Subtract `mean` from all inputs and scale them by `deviation`, (H, W) float32, as far as it was made to."""
@@ -270,10 +273,10 @@ def use_channels_last(network: nn.Module) -> None:
     network.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue] - an overload is missing
 
 
-def _arithmetic(factor: Tensor) -> torch.dtype:
-    """Return the precision in which products with `factor` are computed now."""
-    kind = factor.device.type
-    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else factor.dtype
+def _arithmetic(device: torch.device) -> torch.dtype:
+    """Return the precision in which products of float32 are computed on `device` now."""
+    kind = device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else torch.float32
 
 
 def _as_laid_out(frame: Tensor, pixels: Tensor) -> Tensor:

@@ -205,6 +205,14 @@ def fastest_form(options: FastOptions, device: torch.device) -> Form:
     return Form(channels_last=True, fused=True, bf16=wants_bf16(options, device))
 
 
+def describe_arithmetic(form: Form, device: torch.device) -> str:
+    """Return one line about the precision of an update in `form` on `device`."""
+    if form.bf16:
+        return "arithmetic: bf16 with a float32 last layer"
+    rounded = device.type == "cuda" and torch.backends.cudnn.allow_tf32
+    return f"arithmetic: float32{', TF32 in convolutions' if rounded else ''}"
+
+
 def fastest_update(learner: DQNLearner, replay: DeviceReplay, batch_size: int) -> Callable[[], Metrics]:
     """Return what draws a batch, trains on it and writes its priorities back where there are any.
 

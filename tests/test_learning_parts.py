@@ -17,15 +17,16 @@ from fastdqn.config import DQNOptions, FastOptions, Options, Protocol
 from fastdqn.device import has_bf16, wants_bf16
 from fastdqn.envs.make import make_env
 from fastdqn.errors import UserError
-from fastdqn.learner import DQNLearner, Form, Graphed, GraphedActions
+from fastdqn.learner import DQNLearner, Form, Graphed
 from fastdqn.losses import q_learning_target, squared_td_errors, taken_values
-from fastdqn.networks import QNetwork
+from fastdqn.networks import QNetwork, Torso
 from fastdqn.replay.frames import FrameReplay
 from fastdqn.replay.nstep import NStep
+from fastdqn.replay.prioritized import DeviceReplay
 from fastdqn.schedules import linear, linear_epsilon, target_sync_due
 from fastdqn.seeding import as_int, seeds_of
 from fastdqn.types import Batch, LazyFrames, VectorStep
-from fastdqn.variants import make_learner, make_network, update_of
+from fastdqn.variants import describe_arithmetic, make_learner, make_network
 
 
 def network(seed: int = 0, num_actions: int = 6) -> QNetwork:
@@ -183,7 +184,7 @@ def test_making_a_learner_and_updating_do_not_import_the_compiler() -> None:
 import sys, torch
 from fastdqn.config import Options
 from fastdqn.types import Batch
-from fastdqn.variants import make_learner
+from fastdqn.variants import describe_arithmetic, make_learner
 learner = make_learner(Options(), (4, 84, 84), 6, torch.device("cpu"))
 learner.optimizer.zero_grad()
 assert learner.optimizer.state_dict()["param_groups"][0]["lr"] == 1e-4
@@ -307,6 +308,18 @@ def test_centered_frames_by_hand() -> None:
     assert "torso.mean_frame" not in plain.network.state_dict()
 
 
+@pytest.mark.parametrize("scale", [255.0, 64.0])
+def test_every_byte_is_rounded_once_to_bf16(scale: float) -> None:
+    obs = torch.arange(256, dtype=torch.uint8).reshape(1, 1, 16, 16).repeat(1, 1, 3, 3)
+    torso = Torso(1, 48, 48, scale)
+    exact = obs.float() * (1.0 / scale)
+    torch.testing.assert_close(torso.pixels(obs), exact, rtol=0, atol=0)
+    with torch.autocast("cpu", torch.bfloat16):
+        pixels = torso.pixels(obs)
+    assert pixels.dtype == torch.bfloat16
+    assert torch.equal(pixels, exact.bfloat16())
+
+
 def test_pixels_scaled_by_their_own_deviation_by_hand() -> None:
     options = FastOptions(center_frames=True, pixel_floor=10.0)
     learner = make_learner(options, (4, 84, 84), 6, torch.device("cpu"), FAST)
@@ -346,11 +359,26 @@ def test_bf16_is_the_default_only_where_it_is_fast(monkeypatch: pytest.MonkeyPat
     assert not wants_bf16(FastOptions(precision="fp32"), cpu)
 
 
+def test_the_arithmetic_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu, cuda = torch.device("cpu"), torch.device("cuda")
+    assert describe_arithmetic(Form(bf16=True), cuda) == "arithmetic: bf16 with a float32 last layer"
+    assert describe_arithmetic(FAST, cpu) == "arithmetic: float32"
+    assert describe_arithmetic(FAST, cuda) == "arithmetic: float32, TF32 in convolutions"
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    assert describe_arithmetic(FAST, cuda) == "arithmetic: float32"
+
+
 def filled_replay(device: torch.device, n_step: int = 3) -> FrameReplay:
     replay = FrameReplay(4 * 200, 4, (84, 84), 4, n_step, 0.99, device, seed=1)
     rng = np.random.default_rng(0)
     replay.reset(rng.integers(256, size=(4, 84, 84), dtype=np.uint8))
-    for _ in range(150):
+    play_noise(replay, 150, rng)
+    return replay
+
+
+def play_noise(replay: DeviceReplay, count: int, rng: np.random.Generator) -> None:
+    """Add `count` steps of four games of random frames, rewards and ends."""
+    for _ in range(count):
         ends = rng.random((2, 4)) < 0.05
         step = VectorStep(
             rng.integers(256, size=(4, 84, 84), dtype=np.uint8),
@@ -361,31 +389,10 @@ def filled_replay(device: torch.device, n_step: int = 3) -> FrameReplay:
             (),
         )
         replay.add(rng.integers(6, size=4), step)
-    return replay
 
 
 def cuda_learner(form: Form) -> DQNLearner:
     return make_learner(Options(dqn=DQNOptions(double=True)), (4, 84, 84), 6, torch.device("cuda"), form)
-
-
-@pytest.mark.cuda
-@pytest.mark.parametrize("bf16", [False, True])
-def test_graph_update_equals_the_eager_update(bf16: bool) -> None:
-    form = Form(channels_last=True, fused=True, bf16=bf16)
-    torch.backends.cudnn.deterministic = True
-    losses: list[list[float]] = []
-    for graphed in (False, True):
-        learner, replay = cuda_learner(form), filled_replay(torch.device("cuda"))
-        update = update_of(learner, replay, 32)
-        update = Graphed(update, replay.generator, learner.noise) if graphed else update
-        losses.append([])
-        for i in range(12):
-            losses[-1].append(update().loss.item())
-            if i == 7:
-                learner.sync_target()
-                learner.set_learning_rate(1e-3)  # a graph reads it from the device
-    torch.backends.cudnn.deterministic = False
-    assert losses[0] == pytest.approx(losses[1], rel=2e-2 if bf16 else 1e-3)
 
 
 @pytest.mark.cuda
@@ -408,56 +415,17 @@ def test_each_replay_of_the_graph_draws_new_indices() -> None:
 
 
 @pytest.mark.cuda
-def test_learning_and_adding_never_wait_for_the_device() -> None:
-    learner, replay = cuda_learner(FAST), filled_replay(torch.device("cuda"))
-    graph = Graphed(update_of(learner, replay, 32), replay.generator)
-    for _ in range(Graphed.WARM_UP + 1):
-        graph()
-    step = VectorStep(
-        np.zeros((4, 84, 84), np.uint8),
-        np.zeros(4, np.float32),
-        *(np.zeros(4, bool) for _ in range(3)),  # type: ignore[arg-type]
-        (),
-    )
-    torch.cuda.synchronize()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        for _ in range(5):
-            graph()
-            learner.sync_target()
-            replay.add(np.zeros(4, np.int64), step)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-
-
-@pytest.mark.cuda
-def test_graphed_actions_are_the_greedy_ones() -> None:
-    learner, replay = cuda_learner(FAST), filled_replay(torch.device("cuda"))
-    actions = GraphedActions(learner, replay.stacks)
-    for i in range(6):
-        assert actions().tolist() == learner.values(replay.stacks()).argmax(dim=1).tolist()
-        learner.update(random_batch_on("cuda", seed=i))  # the graph reads the weights of the moment
-
-
-def random_batch_on(device: str, seed: int) -> Batch:
-    return Batch(*(tensor.to(device) for tensor in random_batch(16, seed=seed)))
-
-
-@pytest.mark.cuda
-def test_update_on_cuda_equals_the_cpu() -> None:
-    allow, torch.backends.cudnn.allow_tf32 = torch.backends.cudnn.allow_tf32, False
-    try:
-        cpu = make_learner(Options(), (4, 84, 84), 6, torch.device("cpu"))
-        gpu = make_learner(Options(), (4, 84, 84), 6, torch.device("cuda"))
-        batch = random_batch(32)
-        a, b = cpu.update(batch), gpu.update(Batch(*(t.cuda() for t in batch)))
-        assert a.loss.item() == pytest.approx(b.loss.item(), rel=1e-4)
-        for x, y in zip(cpu.network.parameters(), gpu.network.parameters(), strict=True):
-            assert x.grad is not None
-            assert y.grad is not None
-            torch.testing.assert_close(x.grad, y.grad.cpu(), rtol=1e-2, atol=1e-5)
-    finally:
-        torch.backends.cudnn.allow_tf32 = allow
+def test_update_on_cuda_equals_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    cpu = make_learner(Options(), (4, 84, 84), 6, torch.device("cpu"))
+    gpu = make_learner(Options(), (4, 84, 84), 6, torch.device("cuda"))
+    batch = random_batch(32)
+    a, b = cpu.update(batch), gpu.update(Batch(*(t.cuda() for t in batch)))
+    assert a.loss.item() == pytest.approx(b.loss.item(), rel=1e-4)
+    for x, y in zip(cpu.network.parameters(), gpu.network.parameters(), strict=True):
+        assert x.grad is not None
+        assert y.grad is not None
+        torch.testing.assert_close(x.grad, y.grad.cpu(), rtol=1e-2, atol=1e-5)
 
 
 def test_the_worked_example_of_the_docs_learns() -> None:

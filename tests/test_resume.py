@@ -91,7 +91,9 @@ def same(left: Any, right: Any, path: str = "") -> None:
     [
         ("01_baseline", PLAIN),
         ("02_play_steps", (*PLAIN, "--steps", "4")),
+        ("06_vector_env", VECTOR),
         ("07_device_replay", VECTOR),
+        ("08_overlap", VECTOR),
         ("09_cuda_graph", (*VECTOR, "--center-frames", "--final-learning-rate", "1e-5")),
         ("10_rainbow", RAINBOW),
         ("11_pong_in_seconds", (*VECTOR, "--network", "small", "--hold-share", "0.5")),
