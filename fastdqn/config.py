@@ -340,25 +340,27 @@ _PONG_FAST_EXECUTION = {
     "learning_rate_decay": 250_000,
 }
 
+_HELD: dict[str, Any] = {"hold_share": 0.9, "hold_epsilon": 0.001}
+
 _PONG_RECORDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "cpu": (
         {},
-        {"hold_share": 0.9, "hold_epsilon": 0.001},
+        _HELD,
     ),
     "small": (
         {"replay_size": 50_000},
-        {
+        _HELD
+        | {
             "parts": PartOptions(prioritized=True),
             "learning_rate_decay": 180_000,
             "hold_share": 0.88,
             "hold_slack": 0.23,
             "hold_average": 0.002,
-            "hold_epsilon": 0.001,
         },
     ),
     "cuda": (
         {"batch_size": 8},
-        {"num_envs": 128, "steps": 32, "hold_share": 0.9, "hold_epsilon": 0.001},
+        _HELD | {"num_envs": 128, "steps": 32},
     ),
 }
 """What differs from pong-fast, by machine: hyper-parameters, the rest. The one for CUDA is a guess: none has run."""
