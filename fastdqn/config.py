@@ -348,11 +348,11 @@ _PONG_RECORDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         _HELD,
     ),
     "small": (
-        {"replay_size": 50_000},
+        {"replay_size": 50_000, "batch_size": 4},
         _HELD
         | {
             "parts": PartOptions(prioritized=True),
-            "learning_rate_decay": 180_000,
+            "learning_rate_decay": 400_000,
             "hold_share": 0.88,
             "hold_slack": 0.23,
             "hold_average": 0.002,
