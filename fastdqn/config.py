@@ -340,28 +340,18 @@ _PONG_FAST_EXECUTION = {
     "learning_rate_decay": 250_000,
 }
 
-_HELD: dict[str, Any] = {"hold_share": 0.9, "hold_epsilon": 0.001}
+_RECORD: dict[str, Any] = {
+    "parts": PartOptions(prioritized=True),
+    "learning_rate_decay": 400_000,
+    "hold_share": 0.88,
+    "hold_slack": 0.23,
+    "hold_average": 0.002,
+    "hold_epsilon": 0.001,
+}
 
 _PONG_RECORDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "cpu": (
-        {},
-        _HELD,
-    ),
-    "small": (
-        {"replay_size": 50_000, "batch_size": 4},
-        _HELD
-        | {
-            "parts": PartOptions(prioritized=True),
-            "learning_rate_decay": 400_000,
-            "hold_share": 0.88,
-            "hold_slack": 0.23,
-            "hold_average": 0.002,
-        },
-    ),
-    "cuda": (
-        {"batch_size": 8},
-        _HELD | {"num_envs": 128, "steps": 32},
-    ),
+    "cpu": ({"replay_size": 50_000, "batch_size": 4}, _RECORD),
+    "cuda": ({"replay_size": 50_000, "batch_size": 8}, _RECORD | {"num_envs": 128, "steps": 32}),
 }
 """What differs from pong-fast, by machine: hyper-parameters, the rest. The one for CUDA is a guess: none has run."""
 
@@ -425,9 +415,8 @@ def with_record(options: RecordOptions, small: bool, cuda: bool) -> RecordOption
         options = dataclasses.replace(options, network="narrow")
     if options.run.game.strip().lower() != "pong-fast":
         return options
-    kind = "cuda" if cuda else "small" if small else "cpu"
-    dqn, others = _PONG_RECORDS[kind]
-    run = dataclasses.replace(options.run, threads=1) if kind == "small" else options.run
+    dqn, others = _PONG_RECORDS["cuda" if cuda else "cpu"]
+    run = dataclasses.replace(options.run, threads=1) if small and not cuda else options.run
     return dataclasses.replace(options, run=run, dqn=dataclasses.replace(options.dqn, **dqn), **others)
 
 

@@ -32,16 +32,16 @@ def test_the_preset_is_the_machines() -> None:
     )
     assert options.dqn.n_step == preset_for("pong-fast", "pong").dqn.n_step
     assert (options.num_envs, options.gradient_threads) == (16, 1)
-    assert options.hold_share is not None
     assert options.hold_epsilon < options.dqn.epsilon_final
     small = parse(RecordOptions, "", ["--small", "--device", "cpu"])
     assert (small.small, small.network, small.frame_size, small.protocol.frame_stack) == (True, "narrow", 84, 4)
     assert (small.num_envs, small.gradient_threads, small.run.threads) == (16, 1, 1)
-    assert (small.parts.prioritized, options.parts.prioritized) == (True, False)
-    assert small.dqn.replay_size < options.dqn.replay_size
-    assert small.hold_share is not None
-    assert small.hold_share - small.hold_slack < options.hold_share - options.hold_slack
-    assert (small.hold_average, options.hold_average) == (0.002, None)
+    fast = preset_for("pong-fast", "pong").dqn
+    for preset in (options, small, parse(RecordOptions, "", ["--cuda"])):
+        assert preset.parts.prioritized
+        assert preset.dqn.replay_size < fast.replay_size
+        assert preset.dqn.batch_size > fast.batch_size
+        assert (preset.hold_share, preset.hold_average, preset.learning_rate_decay) == (0.88, 0.002, 400_000)
     assert parse(RecordOptions, "", ["--small", "--device", "cpu", "--threads", "2"]).run.threads == 2
     assert parse(RecordOptions, "", ["--small", "--cuda"]).run.threads is None
     assert parse(RecordOptions, "", ["--small", "--frame-size", "63", "--device", "cpu"]).frame_size == 63
