@@ -47,8 +47,8 @@ if [ -n "${WHEELS:-}" ]; then
   export PYTHONPATH=$site:$PYTHONPATH
 fi
 
-tried() {  # do it, and remember if it failed
-  "$@" || echo "failed: $*" >> "$FAILED"
+py() {  # run it with $PYTHON, and remember if it failed
+  "$PYTHON" "$@" || echo "failed: $*" >> "$FAILED"
 }
 
 pack() {
@@ -65,11 +65,11 @@ print(json.dumps(environment(torch.device('$DEVICE')), indent=2))" > "$OUT/machi
 }
 
 fps() {
-  tried "$PYTHON" bench/fps.py --device "$DEVICE" --out "$OUT" --seconds "$seconds" --warmup 2 "$@"
+  py bench/fps.py --device "$DEVICE" --out "$OUT" --seconds "$seconds" --warmup 2 "$@"
 }
 
 tests() {
-  tried "$PYTHON" -m pytest "${tests[@]}" -p no:cacheprovider 2>&1 | tee "$OUT/tests.log"
+  py -m pytest "${tests[@]}" -p no:cacheprovider 2>&1 | tee "$OUT/tests.log"
 }
 
 seed() {
@@ -90,7 +90,7 @@ nature() {
 learner() {
   {
     for batch in $batches; do
-      tried "$PYTHON" bench/ceilings.py --what update --form fast --device "$DEVICE" --batch-size "$batch" --seconds "$seconds"
+      py bench/ceilings.py --what update --form fast --device "$DEVICE" --batch-size "$batch" --seconds "$seconds"
     done
     fps --only 09 --repeats 1 --where -- --batch-size 8
   } 2>&1 | tee "$OUT/learner.log"
@@ -102,14 +102,14 @@ sweep() {
 
 pong() {
   for seed in $SEEDS; do
-    tried "$PYTHON" experiments/09_cuda_graph.py --game pong-fast --num-envs 64 --device "$DEVICE" --seed "$seed" --no-checkpoints \
+    py experiments/09_cuda_graph.py --game pong-fast --num-envs 64 --device "$DEVICE" --seed "$seed" --no-checkpoints \
       --runs-dir "$OUT/runs" --max-minutes "$minutes"
   done 2>&1 | tee "$OUT/pong.log"
 }
 
 record() {
   for seed in $SEEDS; do
-    tried "$PYTHON" experiments/11_pong_in_seconds.py --device "$DEVICE" --seed "$seed" --runs-dir "$OUT/runs" --no-checkpoints \
+    py experiments/11_pong_in_seconds.py --device "$DEVICE" --seed "$seed" --runs-dir "$OUT/runs" --no-checkpoints \
       --max-minutes "$minutes"
   done 2>&1 | tee "$OUT/record.log"
 }
@@ -117,11 +117,11 @@ record() {
 rainbow() {
   {
     for variant in $VARIANTS; do
-      tried "$PYTHON" bench/ceilings.py --what update --form fast --device "$DEVICE" --batch-size 128 --seconds "$seconds" \
+      py bench/ceilings.py --what update --form fast --device "$DEVICE" --batch-size 128 --seconds "$seconds" \
         --variant "$variant"
     done
-    tried "$PYTHON" bench/priorities.py --device "$DEVICE"
-    tried "$PYTHON" bench/checkpoint.py --device "$DEVICE"
+    py bench/priorities.py --device "$DEVICE"
+    py bench/checkpoint.py --device "$DEVICE"
     fps --only 10 --repeats 1 --sweep "variant=dqn,prioritized,rainbow" -- --batch-size 8
   } 2>&1 | tee "$OUT/rainbow.log"
 }
@@ -132,10 +132,10 @@ variants() {
       n-step | rainbow) n=5 ;;
       *) n=1 ;;
     esac
-    tried "$PYTHON" experiments/10_rainbow.py --game pong-fast --variant "$variant" --n-step $n --num-envs 64 --device "$DEVICE" --no-checkpoints \
+    py experiments/10_rainbow.py --game pong-fast --variant "$variant" --n-step $n --num-envs 64 --device "$DEVICE" --no-checkpoints \
       --runs-dir "$OUT/runs/$variant" --max-minutes "$each"
   done 2>&1 | tee -a "$OUT/variants.log"
-  tried "$PYTHON" -m fastdqn.commands plot "$OUT"/runs/*/*10_rainbow* --out "$OUT/variants.png"
+  py -m fastdqn.commands plot "$OUT"/runs/*/*10_rainbow* --out "$OUT/variants.png"
 }
 
 first() {
@@ -147,9 +147,9 @@ second() {
 }
 
 play() {
-  tried "$PYTHON" experiments/10_rainbow.py --game "$1" --variant rainbow --num-envs 64 --batch-size 8 --steps 32 \
+  py experiments/10_rainbow.py --game "$1" --variant rainbow --num-envs 64 --batch-size 8 --steps 32 \
     --target-sync 10016 --no-checkpoints --max-minutes "$long" --device "$DEVICE" --runs-dir "$OUT/runs/games" 2>&1 | tee "$OUT/$1.log"
-  tried "$PYTHON" -m fastdqn.commands plot "$OUT"/runs/games/*"$1"* --out "$OUT/$1.png"
+  py -m fastdqn.commands plot "$OUT"/runs/games/*"$1"* --out "$OUT/$1.png"
 }
 
 breakout() {

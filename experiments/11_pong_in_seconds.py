@@ -7,11 +7,12 @@ steps, in which an agent that learns on does not get better, but is now good, no
 four points is held for a trial: it plays, at two to four times the speed, and learns nothing until a test of its points
 says that it loses more than one of ten.
 Each second trial may be of an average of the weights (--hold-average).
+What it learns from are the newest 50,000 env steps alone, drawn by priority, four samples for each env step.
 --small does the same with half of all filters and hidden units, a third of the arithmetic, in one thread beside the
-games, and draws by priority from the newest 50,000 env steps.
+games.
 
-Measured (2 cores, no GPU, see LOG.md): solved in 8.5 and 10.6 minutes (seeds 0 and 1), after 313,060 and 373,737 env
-steps. --small, on a processor with bf16 instructions: in 5.3 and 8.2 minutes (404,198 and 584,021 env steps).
+Measured (2 cores of Zen 5 with bf16 instructions, no GPU, see LOG.md): solved in 3.8, 3.5, 4.4 and 5.9 minutes (seeds 0
+to 3), after 303,992 to 436,591 env steps. --small: in 4.5 and 3.0 minutes (446,949 and 343,166 env steps).
 
 Differs from 10: presets, one for each kind of machine (--device is auto), --small, --hold-share and --hold-average.
 """

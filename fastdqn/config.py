@@ -286,7 +286,7 @@ class RecordOptions(AgentOptions):
     )
     small: bool = False
     """The narrow network, a third of the arithmetic of Nature's; on a CPU its Pong is learnt in one thread, beside the
-    games, from draws by priority of the newest 50,000 env steps."""
+    games."""
     hold_share: float | None = None
     """An agent that has won nearly this share (--hold-slack less) of its last 48 points, rewards above 0 against those
     below, is held: it learns nothing, and its games are over sooner, until a sequential test says that it wins less

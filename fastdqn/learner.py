@@ -197,8 +197,11 @@ class DQNLearner:
 
     def outputs(self, obs: Tensor) -> Tensor:
         """Return what the online network makes of `obs`, (B, A) values or (B, A, Z) logits, float32."""
+        return self._outputs(self.network, obs)
+
+    def _outputs(self, network: nn.Module, obs: Tensor) -> Tensor:
         with self._branches[0].arithmetic():
-            return self.network(obs)
+            return network(obs)
 
     def greedy(self, obs: Tensor) -> Tensor:
         """Return the actions (B,) of largest value; noisy layers draw new noise, one for all of them."""
@@ -227,9 +230,7 @@ class DQNLearner:
 
     def _greedy(self, obs: Tensor) -> Tensor:
         with torch.no_grad():
-            with self._branches[0].arithmetic():
-                output = self.actor(obs)
-            return self.objective.values(output).argmax(dim=1)  # in float32, as in the update
+            return self.objective.values(self._outputs(self.actor, obs)).argmax(dim=1)
 
     def swap_average(self) -> None:
         """Exchange the online network's weights and their average, which is then what is played and kept at the end;

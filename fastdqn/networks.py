@@ -87,9 +87,8 @@ class Torso(nn.Module):
         is on: float32, or bfloat16 under autocast.
         """
         kind = _arithmetic(obs.device)
-        if self.mean_frame is None and self.pixel_gain is None:  # bf16 has every byte: it rounds once, as below
-            return obs.to(kind, copy=True).mul_(self._scale)
-        pixels = obs.to(torch.float32, copy=True)
+        only_scaled = self.mean_frame is None and self.pixel_gain is None
+        pixels = obs.to(kind if only_scaled else torch.float32, copy=True)  # bf16 has every byte: either rounds once
         if self.mean_frame is not None:
             pixels -= _as_laid_out(self.mean_frame, pixels)
         gain = self._scale if self.pixel_gain is None else _as_laid_out(self.pixel_gain, pixels)

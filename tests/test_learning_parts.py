@@ -184,7 +184,7 @@ def test_making_a_learner_and_updating_do_not_import_the_compiler() -> None:
 import sys, torch
 from fastdqn.config import Options
 from fastdqn.types import Batch
-from fastdqn.variants import describe_arithmetic, make_learner
+from fastdqn.variants import make_learner
 learner = make_learner(Options(), (4, 84, 84), 6, torch.device("cpu"))
 learner.optimizer.zero_grad()
 assert learner.optimizer.state_dict()["param_groups"][0]["lr"] == 1e-4
