@@ -143,7 +143,7 @@ def update_only(ceiling: Ceiling, options: RainbowOptions) -> dict[str, float]:
     def update() -> object:
         return learner.update_all([(batch, None)] * together)
 
-    if ceiling.form == "fast" and device.type == "cuda":
+    if form.graphed:
         update = Graphed(update, learner.noise)
 
     def timed(count: int) -> float:

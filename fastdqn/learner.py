@@ -33,6 +33,7 @@ class Form:
     channels_last: bool = False  # convolutions over (N, H, W, C)
     fused: bool = False  # Adam in one kernel
     bf16: bool = False  # the network's body in bfloat16; its last layer, targets, loss and Adam stay float32
+    graphed: bool = False  # Adam reads its step size from the device, as a graph can: it may change between two replays
 
 
 PLAIN = Form()
@@ -168,11 +169,9 @@ class DQNLearner:
             ],
         ]
         _keep_compiler_out()
-        graphed = device.type == "cuda" and form.fused  # such an update may be captured
-        # In a graph the step size is read from the device, so that it may change between two replays.
-        lr = torch.tensor(options.learning_rate, device=device) if graphed else options.learning_rate
+        lr = torch.tensor(options.learning_rate, device=device) if form.graphed else options.learning_rate
         self.optimizer = _adam()(
-            network.parameters(), lr=lr, eps=options.adam_epsilon, fused=form.fused or None, capturable=graphed
+            network.parameters(), lr=lr, eps=options.adam_epsilon, fused=form.fused or None, capturable=form.graphed
         )
 
     def set_learning_rate(self, learning_rate: float) -> None:

@@ -202,7 +202,12 @@ def make_policy(
 
 def fastest_form(options: FastOptions, device: torch.device) -> Form:
     """Return the form in which an update is fastest on `device`, in the precision that `options` ask for."""
-    return Form(channels_last=True, fused=True, bf16=wants_bf16(options, device))
+    return Form(channels_last=True, fused=True, bf16=wants_bf16(options, device), graphed=graphs_on(device))
+
+
+def graphs_on(device: torch.device) -> bool:
+    """Tell whether updates and greedy actions are graphs on `device`."""
+    return device.type == "cuda"
 
 
 def describe_arithmetic(form: Form, device: torch.device) -> str:
@@ -219,14 +224,14 @@ def fastest_update(learner: DQNLearner, replay: DeviceReplay, batch_size: int) -
     It is a CUDA graph of all that, or on the CPU one after the other.
     """
     once = update_of(learner, replay, batch_size)
-    if replay.device.type == "cuda":
+    if graphs_on(replay.device):
         return Graphed(once, replay.generator, learner.noise)
     return once
 
 
 def fastest_updates(learner: DQNLearner, replay: DeviceReplay, batch_size: int) -> Callable[[int], list[Metrics]]:
     """Return what makes so many updates, at most `learner.at_once`, and on the CPU computes their gradients at once."""
-    if replay.device.type == "cuda":
+    if graphs_on(replay.device):
         once = fastest_update(learner, replay, batch_size)
         return lambda count: [once() for _ in range(count)]
     return updates_of(learner, replay, batch_size)
@@ -260,7 +265,7 @@ def updates_of(learner: DQNLearner, replay: DeviceReplay, batch_size: int) -> Ca
 
 def fastest_greedy(learner: DQNLearner, replay: DeviceReplay) -> Callable[[], NDArray[np.int64]]:
     """Return what chooses the greedy actions for the newest observations: a CUDA graph, or on the CPU the plain way."""
-    if replay.device.type == "cuda":
+    if graphs_on(replay.device):
         return GraphedActions(learner, replay.stacks)
     return lambda: greedy_actions(learner.greedy, replay.stacks())
 

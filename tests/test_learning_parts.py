@@ -17,7 +17,7 @@ from fastdqn.config import DQNOptions, FastOptions, Options, Protocol
 from fastdqn.device import has_bf16, wants_bf16
 from fastdqn.envs.make import make_env
 from fastdqn.errors import UserError
-from fastdqn.learner import DQNLearner, Form, Graphed
+from fastdqn.learner import DQNLearner, Form
 from fastdqn.losses import q_learning_target, squared_td_errors, taken_values
 from fastdqn.networks import QNetwork, Torso
 from fastdqn.replay.frames import FrameReplay
@@ -389,29 +389,6 @@ def play_noise(replay: DeviceReplay, count: int, rng: np.random.Generator) -> No
             (),
         )
         replay.add(rng.integers(6, size=4), step)
-
-
-def cuda_learner(form: Form) -> DQNLearner:
-    return make_learner(Options(dqn=DQNOptions(double=True)), (4, 84, 84), 6, torch.device("cuda"), form)
-
-
-@pytest.mark.cuda
-def test_each_replay_of_the_graph_draws_new_indices() -> None:
-    learner, replay = cuda_learner(FAST), filled_replay(torch.device("cuda"))
-    drawn: list[torch.Tensor] = []
-
-    def draw() -> Batch:
-        time, game = replay.draw(32)
-        drawn.append(time * 4 + game)
-        return replay.transitions(time, game)
-
-    graph = Graphed(lambda: learner.update(draw()), replay.generator)
-    seen: list[tuple[int, ...]] = []
-    for _ in range(8):
-        graph()
-        seen.append(tuple(drawn[-1].tolist()))
-    assert len(set(seen)) == 8
-    assert len(drawn) == Graphed.WARM_UP + 1  # recorded once, replayed since
 
 
 @pytest.mark.cuda

@@ -16,7 +16,7 @@ from torch.nn import functional
 from fastdqn.cli import parse
 from fastdqn.config import VARIANTS, AgentOptions, DQNOptions, NetworkName, PartOptions, RainbowOptions, with_variant
 from fastdqn.errors import UserError
-from fastdqn.learner import PLAIN, DQNLearner, Form, Graphed, GraphedActions
+from fastdqn.learner import PLAIN, DQNLearner, Form
 from fastdqn.losses import (
     categorical_projection,
     categorical_target,
@@ -36,13 +36,12 @@ from fastdqn.networks import (
     Stream,
     noisy_layers,
 )
-from fastdqn.replay.prioritized import DeviceReplay, PrioritizedReplay, WeightedBatch
+from fastdqn.replay.prioritized import PrioritizedReplay
 from fastdqn.reports import Reporter, signal_to_noise
 from fastdqn.series import distinct, run_series, without
-from fastdqn.types import Batch
 from fastdqn.variants import describe_variant, make_learner, make_rainbow_replay, update_of
 from tests.scripts import here, records, summary, train
-from tests.test_learning_parts import filled_replay, play_noise, random_batch
+from tests.test_learning_parts import filled_replay, random_batch
 
 CPU = torch.device("cpu")
 FAST = Form(channels_last=True, fused=True)
@@ -609,141 +608,6 @@ def test_the_reports_are_in_tensorboards_events(tmp_path: Path) -> None:
 
 
 # CUDA
-
-
-def weighted_replay(options: RainbowOptions, device: torch.device) -> DeviceReplay:
-    """A small replay of noise, drawn from as `options` say, with room for 50 more steps before the oldest go."""
-    replay = filled_replay(device)
-    if not options.parts.prioritized:
-        return replay
-    weighted = PrioritizedReplay(replay)
-    feed_priorities(weighted)
-    return weighted
-
-
-def losses_of(variant: Any, form: Form, device: torch.device, graphed: bool, batch_size: int = 32) -> list[float]:
-    """Ten updates, between which everything changes that a graph has to read from the device: step size, target
-    network, exponent of the weights, what the replay holds and where its oldest step is.
-    """
-    options = options_of(variant)
-    learner, replay = make_learner(options, (4, 84, 84), 6, device, form), weighted_replay(options, device)
-    update = update_of(learner, replay, batch_size)
-    update = Graphed(update, replay.generator, learner.noise) if graphed else update
-    rng = np.random.default_rng(3)
-    losses: list[float] = []
-    for i in range(10):
-        losses.append(update().loss.item())
-        if i >= Graphed.WARM_UP:
-            play_noise(replay, 20, rng)  # 120 in all, round the ring of 200
-        if i == 5:
-            learner.set_learning_rate(1e-3)
-        if i == 6:
-            learner.sync_target()
-        if i == 7 and isinstance(replay, PrioritizedReplay):
-            replay.set_beta(0.9)
-    return losses
-
-
-def test_a_series_of_losses_sees_each_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the graph's test compares would differ if a graph missed one of them."""
-
-    def series() -> list[float]:
-        return losses_of("prioritized", FAST, CPU, graphed=False, batch_size=4)
-
-    first = series()
-    assert first == series()
-    for place, since in (
-        ("fastdqn.learner.DQNLearner.set_learning_rate", 7),
-        ("fastdqn.learner.DQNLearner.sync_target", 7),
-        ("fastdqn.replay.prioritized.PrioritizedReplay.set_beta", 8),
-        ("tests.test_rainbow.play_noise", 4),
-    ):
-        with monkeypatch.context() as patch:
-            patch.setattr(place, lambda *_: None)
-            other = series()
-        assert other[:since] == first[:since]
-        assert other[since:] != first[since:], place
-
-
-@pytest.mark.cuda
-@pytest.mark.parametrize("bf16", [False, True])
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_the_graph_of_each_variant_equals_its_eager_update(
-    variant: str, bf16: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(torch.backends.cudnn, "deterministic", True)
-    form, device = Form(channels_last=True, fused=True, bf16=bf16), torch.device("cuda")
-    eager, graph = (losses_of(variant, form, device, graphed) for graphed in (False, True))
-    assert eager == pytest.approx(graph, rel=5e-2 if bf16 else 5e-3)
-
-
-@pytest.mark.cuda
-@pytest.mark.parametrize("variant", ["dqn", "rainbow"])
-def test_learning_and_adding_never_wait_for_the_device(variant: str) -> None:
-    device, options = torch.device("cuda"), options_of(variant)
-    learner, replay = make_learner(options, (4, 84, 84), 6, device, FAST), weighted_replay(options, device)
-    graph = Graphed(update_of(learner, replay, 32), replay.generator, learner.noise)
-    for _ in range(Graphed.WARM_UP + 1):
-        graph()
-    torch.cuda.synchronize()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        for _ in range(5):
-            graph()
-            learner.sync_target()
-            learner.set_learning_rate(1e-4)
-            if isinstance(replay, PrioritizedReplay):
-                replay.set_beta(0.7)
-            play_noise(replay, 1, np.random.default_rng(0))
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-
-
-@pytest.mark.cuda
-@pytest.mark.parametrize("bf16", [False, True])
-@pytest.mark.parametrize("variant", ["dqn", "distributional"])
-def test_graphed_actions_are_the_greedy_ones(variant: str, bf16: bool) -> None:
-    device = torch.device("cuda")
-    learner = learner_of(variant, Form(channels_last=True, fused=True, bf16=bf16), device)
-    replay = filled_replay(device)
-    actions = GraphedActions(learner, replay.stacks)
-    for i in range(6):
-        values = learner.values(replay.stacks())
-        chosen = torch.from_numpy(actions()).to(device)
-        best = values.gather(1, chosen.unsqueeze(1)).squeeze(1)  # a tie may be broken by rounding
-        torch.testing.assert_close(best, values.max(dim=1).values, rtol=0, atol=1e-5)
-        batch = random_batch(16, seed=i)
-        learner.update(Batch(*(part.to(device) for part in batch)))  # the graph reads the weights of the moment
-
-
-@pytest.mark.cuda
-def test_prioritized_draws_on_cuda_equal_the_cpus() -> None:
-    options = options_of("prioritized")
-    uniform = torch.from_numpy(np.random.default_rng(0).random(64))
-    drawn: list[WeightedBatch] = []
-    for name in ("cpu", "cuda"):
-        replay = weighted_replay(options, torch.device(name))
-        assert isinstance(replay, PrioritizedReplay)
-        replay.set_beta(0.6)
-        play_noise(replay, 90, np.random.default_rng(5))
-        replay.write_back(replay.draw(uniform.to(name)).slot, torch.linspace(0.0, 3.0, 64, device=name))
-        drawn.append(replay.draw(uniform.flip(0).to(name)))
-    cpu, cuda = drawn
-    assert torch.equal(cpu.slot, cuda.slot.cpu())
-    torch.testing.assert_close(cpu.weight, cuda.weight.cpu())
-    for a, b in zip(cpu.batch, cuda.batch, strict=True):
-        torch.testing.assert_close(a, b.cpu())
-
-
-@pytest.mark.cuda
-def test_each_graphed_act_draws_new_noise() -> None:
-    learner = learner_of("noisy", FAST, torch.device("cuda"))
-    actions = GraphedActions(learner, filled_replay(torch.device("cuda")).stacks)
-    seen: set[tuple[float, ...]] = set()
-    for _ in range(8):
-        actions()
-        seen.add(tuple(next(iter(noisy_layers(learner.network).values())).noise_out[:4].tolist()))  # type: ignore[union-attr]
-    assert len(seen) == 8
 
 
 @pytest.mark.cuda
