@@ -335,6 +335,7 @@ def bench(options: BenchOptions) -> int:
     stem = options.out / f"{datetime.now():%Y%m%d-%H%M%S}-{'sweep' if options.sweep else 'fps'}-{device.type}"
     trials: dict[str, list[dict[str, Any]]] = {row.label: [] for row in rows}
     ceilings: dict[Any, list[float]] = {}
+    failed: dict[str, str] = {}
     with stem.with_suffix(".jsonl").open("w", encoding="utf-8", buffering=1) as file:
 
         def write(kind: str, **values: Any) -> None:
@@ -345,7 +346,12 @@ def bench(options: BenchOptions) -> int:
         for repeat in range(options.repeats):
             asked: dict[tuple[str, tuple[str, ...]], None] = {}
             for row in rows:
-                trial = time_script(row, options, str(device))
+                try:
+                    trial = time_script(row, options, str(device))
+                except RunError as error:  # the others are not lost
+                    failed[row.label] = str(error)
+                    console.print(f"repeat {repeat + 1}/{options.repeats}: {row.label} failed", soft_wrap=True)
+                    continue
                 trials[row.label].append(trial)
                 asked |= dict.fromkeys(ceilings_of(row, trials[row.label][0], options).items())
                 write("trial", repeat=repeat, row=row.label, **trial)
@@ -358,12 +364,16 @@ def bench(options: BenchOptions) -> int:
                 ceilings.setdefault((what, words), []).append(value)
                 unit = "env_steps_per_s" if what == "env" else "samples_per_s"
                 write("ceiling", repeat=repeat, what=what, words=words, **{unit: value})
-        lines = summarise(rows, trials, ceilings, options)
+            rows = [row for row in rows if row.label not in failed]
+        lines = summarise(rows, trials, ceilings, options) if rows else []
         for line in lines:
             write("row", **line)
-    plot(lines, stem.with_suffix(".png"), stamp)
-    print_table(console, lines, ceilings, stamp)
-    console.print(f"written: {stem}.jsonl and .png", soft_wrap=True)
+    if lines:
+        plot(lines, stem.with_suffix(".png"), stamp)
+        print_table(console, lines, ceilings, stamp)
+        console.print(f"written: {stem}.jsonl and .png", soft_wrap=True)
+    if failed:
+        raise RunError("\n".join(failed.values()))
     return 0
 
 

@@ -12,19 +12,20 @@
 #   bench/gpu.sh rainbow   updates of the eight variants, ways to draw by priority, checkpoints of a million frames
 #   bench/gpu.sh variants  Pong with the eight variants of 10 (VARIANTS names fewer), at most 19 minutes in all
 #   bench/gpu.sh first     the first four of them, at most 9 minutes; bench/gpu.sh second: the others
-#   bench/gpu.sh breakout  Breakout with 10's rainbow for 9 minutes; bench/gpu.sh invaders: Space Invaders
+#   bench/gpu.sh breakout  Breakout with 10's rainbow for 8.5 minutes; bench/gpu.sh invaders: Space Invaders
 #   bench/gpu.sh all       all of them, one after the other
 #
 # What fails is named at the end and makes the exit status 1; all the rest is done all the same.
-# Results (JSON lines, plots, logs, the runs' folders) go to $OUT, by default bench/results/gpu, and whatever happens
-# they are packed into $ARCHIVE, a .tar.gz, if that is set.
+# Results (JSON lines, plots, logs, the runs' folders) go to $RESULTS, by default bench/results/gpu. After each command of
+# a piece, so that little is lost if it is cut off, they are packed into $ARCHIVE, a .tar.gz, if that is set, without
+# networks.
 # $PYTHON (python3) must have PyTorch with CUDA. What else is missing is installed from the wheels in $WHEELS,
 # if that is set, into a folder of its own. DEVICE=cpu QUICK=1 tries the script itself out where there is no GPU.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PYTHON=${PYTHON:-python3}
 DEVICE=${DEVICE:-cuda}
-OUT=${OUT:-bench/results/gpu}
+RESULTS=${RESULTS:-bench/results/gpu}
 SEEDS=${SEEDS:-0 1 2 3 4}
 VARIANTS=${VARIANTS:-dqn n-step double noisy prioritized dueling distributional rainbow}
 if [ -n "${QUICK:-}" ]; then
@@ -33,58 +34,66 @@ if [ -n "${QUICK:-}" ]; then
   VARIANTS="dqn rainbow"
 else
   seed=(--only 01,02,03,04,05) ladder=(--only 01,06,07,08,09) nature=(--only 01,07,08,09) games=16,32,64,128,256 batches="32 64 128 256 512 1024 2048 4096" steps=1..6
-  repeats=2 seconds=8 minutes=1.7 long=9 each=2.2 tests=(-m cuda)
+  repeats=2 seconds=8 minutes=1.7 long=8.5 each=2.2 tests=(-m cuda -n 4 --continue-on-collection-errors)
 fi
-mkdir -p "$OUT"
-OUT=$(cd "$OUT" && pwd)
-FAILED=$OUT/failed.txt
+mkdir -p "$RESULTS"
+RESULTS=$(cd "$RESULTS" && pwd)
+FAILED=$RESULTS/failed.txt
 rm -f "$FAILED"
 export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1
 
 if [ -n "${WHEELS:-}" ]; then
   site=${TMPDIR:-/tmp}/fastdqn-wheels
-  [ -d "$site" ] || "$PYTHON" -m pip install --quiet --no-index --no-deps --no-compile --target "$site" "$WHEELS"/*.whl
+  if [ ! -d "$site" ]; then
+    rm -rf "$site.part"
+    "$PYTHON" -m pip install --quiet --no-index --no-deps --no-compile --target "$site.part" "$WHEELS"/*.whl
+    mv "$site.part" "$site"
+  fi
   export PYTHONPATH=$site:$PYTHONPATH
 fi
 
-py() {  # run it with $PYTHON, and remember if it failed
-  "$PYTHON" "$@" || echo "failed: $*" >> "$FAILED"
-}
-
 pack() {
-  if [ -n "${ARCHIVE:-}" ]; then tar -czf "$ARCHIVE" -C "$OUT" .; fi
+  [ -n "${ARCHIVE:-}" ] || return 0
+  # 1: a log grew meanwhile
+  tar -czf "$ARCHIVE.part" --exclude='*.safetensors' --exclude=checkpoints -C "$RESULTS" . || [ $? -eq 1 ]
+  mv "$ARCHIVE.part" "$ARCHIVE"
 }
 trap pack EXIT
+
+py() {  # run it with $PYTHON, and remember if it failed
+  "$PYTHON" "$@" || echo "failed: $*" >> "$FAILED"
+  pack
+}
 
 machine() {
   "$PYTHON" -c "
 import json, torch
 from fastdqn.run import environment
-print(json.dumps(environment(torch.device('$DEVICE')), indent=2))" > "$OUT/machine.json"
-  if command -v nvidia-smi > /dev/null; then nvidia-smi > "$OUT/nvidia-smi.txt"; fi
+print(json.dumps(environment(torch.device('$DEVICE')), indent=2))" > "$RESULTS/machine.json"
+  if command -v nvidia-smi > /dev/null; then nvidia-smi > "$RESULTS/nvidia-smi.txt"; fi
 }
 
 fps() {
-  py bench/fps.py --device "$DEVICE" --out "$OUT" --seconds "$seconds" --warmup 2 "$@"
+  py bench/fps.py --device "$DEVICE" --out "$RESULTS" --seconds "$seconds" --warmup 2 "$@"
 }
 
 tests() {
-  py -m pytest "${tests[@]}" -p no:cacheprovider 2>&1 | tee "$OUT/tests.log"
+  py -m pytest "${tests[@]}" -p no:cacheprovider 2>&1 | tee "$RESULTS/tests.log"
 }
 
 seed() {
-  fps "${seed[@]}" --repeats "$repeats" 2>&1 | tee "$OUT/seed.log"
+  fps "${seed[@]}" --repeats "$repeats" 2>&1 | tee "$RESULTS/seed.log"
 }
 
 ladder() {
-  fps "${ladder[@]}" --repeats "$repeats" 2>&1 | tee "$OUT/ladder.log"
+  fps "${ladder[@]}" --repeats "$repeats" 2>&1 | tee "$RESULTS/ladder.log"
 }
 
 nature() {
   {
-    fps "${nature[@]}" --repeats "$repeats" -- --batch-size 8
+    fps "${nature[@]}" --repeats 1 -- --batch-size 8
     fps --only 09 --sweep "num-envs=$games" --repeats 1 -- --batch-size 8
-  } 2>&1 | tee "$OUT/nature.log"
+  } 2>&1 | tee "$RESULTS/nature.log"
 }
 
 learner() {
@@ -93,25 +102,25 @@ learner() {
       py bench/ceilings.py --what update --form fast --device "$DEVICE" --batch-size "$batch" --seconds "$seconds"
     done
     fps --only 09 --repeats 1 --where -- --batch-size 8
-  } 2>&1 | tee "$OUT/learner.log"
+  } 2>&1 | tee "$RESULTS/learner.log"
 }
 
 sweep() {
-  fps --sweep "steps=$steps" --repeats 1 --replay-initial 200 2>&1 | tee "$OUT/sweep.log"
+  fps --sweep "steps=$steps" --repeats 1 --replay-initial 200 2>&1 | tee "$RESULTS/sweep.log"
 }
 
 pong() {
   for seed in $SEEDS; do
     py experiments/09_cuda_graph.py --game pong-fast --num-envs 64 --device "$DEVICE" --seed "$seed" --no-checkpoints \
-      --runs-dir "$OUT/runs" --max-minutes "$minutes"
-  done 2>&1 | tee "$OUT/pong.log"
+      --runs-dir "$RESULTS/runs" --max-minutes "$minutes"
+  done 2>&1 | tee "$RESULTS/pong.log"
 }
 
 record() {
   for seed in $SEEDS; do
-    py experiments/11_pong_in_seconds.py --device "$DEVICE" --seed "$seed" --runs-dir "$OUT/runs" --no-checkpoints \
+    py experiments/11_pong_in_seconds.py --device "$DEVICE" --seed "$seed" --runs-dir "$RESULTS/runs" --no-checkpoints \
       --max-minutes "$minutes"
-  done 2>&1 | tee "$OUT/record.log"
+  done 2>&1 | tee "$RESULTS/record.log"
 }
 
 rainbow() {
@@ -123,7 +132,7 @@ rainbow() {
     py bench/priorities.py --device "$DEVICE"
     py bench/checkpoint.py --device "$DEVICE"
     fps --only 10 --repeats 1 --sweep "variant=dqn,prioritized,rainbow" -- --batch-size 8
-  } 2>&1 | tee "$OUT/rainbow.log"
+  } 2>&1 | tee "$RESULTS/rainbow.log"
 }
 
 variants() {
@@ -133,9 +142,9 @@ variants() {
       *) n=1 ;;
     esac
     py experiments/10_rainbow.py --game pong-fast --variant "$variant" --n-step $n --num-envs 64 --device "$DEVICE" --no-checkpoints \
-      --runs-dir "$OUT/runs/$variant" --max-minutes "$each"
-  done 2>&1 | tee -a "$OUT/variants.log"
-  py -m fastdqn.commands plot "$OUT"/runs/*/*10_rainbow* --out "$OUT/variants.png"
+      --runs-dir "$RESULTS/runs/$variant" --max-minutes "$each"
+  done 2>&1 | tee -a "$RESULTS/variants.log"
+  py -m fastdqn.commands plot "$RESULTS"/runs/*/*10_rainbow* --out "$RESULTS/variants.png"
 }
 
 first() {
@@ -148,8 +157,8 @@ second() {
 
 play() {
   py experiments/10_rainbow.py --game "$1" --variant rainbow --num-envs 64 --batch-size 8 --steps 32 \
-    --target-sync 10016 --no-checkpoints --max-minutes "$long" --device "$DEVICE" --runs-dir "$OUT/runs/games" 2>&1 | tee "$OUT/$1.log"
-  py -m fastdqn.commands plot "$OUT"/runs/games/*"$1"* --out "$OUT/$1.png"
+    --target-sync 10016 --no-checkpoints --max-minutes "$long" --device "$DEVICE" --runs-dir "$RESULTS/runs/games" 2>&1 | tee "$RESULTS/$1.log"
+  py -m fastdqn.commands plot "$RESULTS"/runs/games/*"$1"* --out "$RESULTS/$1.png"
 }
 
 breakout() {

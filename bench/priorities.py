@@ -25,8 +25,10 @@ from torch import Tensor
 from fastdqn.config import RunOptions
 from fastdqn.device import prepare_device
 from fastdqn.errors import UserError
+from fastdqn.learner import Graphed
 from fastdqn.parsing import parsed
 from fastdqn.replay.prioritized import Priorities
+from fastdqn.variants import graphs_on
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,18 +125,29 @@ class Tree:
 
 
 def milliseconds(way: Way, batch_size: int, seconds: float, device: torch.device) -> float:
-    """Return the median time of one draw and one write-back."""
+    """Return the median time of one draw and one write-back, on a GPU in a graph, as an update does them."""
     generator = torch.Generator(device).manual_seed(0)
+
+    def once() -> None:
+        uniform = torch.rand(batch_size, dtype=torch.float64, generator=generator, device=device)
+        index = way.find(uniform)
+        way.put(index, uniform.float() + 0.1)
+
+    graphed, together = graphs_on(device), 1
+    if graphed:
+        once, together = Graphed(once, generator), 50  # the launches go ahead, as in a run
+        for _ in range(Graphed.WARM_UP + 1):
+            once()
+        torch.cuda.synchronize(device)
     pieces: list[float] = []
     end = time.perf_counter() + seconds
     while time.perf_counter() < end or len(pieces) < 5:
         begin = time.perf_counter()
-        uniform = torch.rand(batch_size, dtype=torch.float64, generator=generator, device=device)
-        index = way.find(uniform)
-        way.put(index, uniform.float() + 0.1)
-        if device.type == "cuda":
+        for _ in range(together):
+            once()
+        if graphed:
             torch.cuda.synchronize(device)
-        pieces.append(time.perf_counter() - begin)
+        pieces.append((time.perf_counter() - begin) / together)
     return 1000.0 * statistics.median(pieces)
 
 
@@ -148,7 +161,7 @@ def main() -> int:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
     ways: list[type[Blocks] | type[Flat] | type[Numpy] | type[Tree]] = [Blocks, Flat]
-    ways += [] if device.type == "cuda" else [Numpy, Tree]
+    ways += [] if graphs_on(device) else [Numpy, Tree]
     for size in options.sizes:
         leaves = torch.rand(size, generator=torch.Generator().manual_seed(0)).to(device)
         for batch_size in options.batch_sizes:

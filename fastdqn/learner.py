@@ -16,8 +16,9 @@ from torch import Tensor, nn
 
 from fastdqn.checkpoint import set_generator
 from fastdqn.config import DQNOptions
+from fastdqn.foreach import copy_all, lerp_all
 from fastdqn.losses import weighted_mean
-from fastdqn.networks import noisy_layers, torsos, use_channels_last
+from fastdqn.networks import draw_noise, noisy_layers, torsos, use_channels_last
 from fastdqn.objectives import Objective, ValueObjective
 from fastdqn.seeding import as_int
 from fastdqn.threads import SideBySide
@@ -72,13 +73,11 @@ class _Branch:
         return torch.autocast(self._device.type, torch.bfloat16, enabled=self._form.bf16)
 
     def draw_noise(self, generator: torch.Generator | None = None) -> None:
-        for layer in self._noisy:
-            layer.draw(generator or self.noise)
+        draw_noise(self._noisy, generator or self.noise)
 
     def gradient(self, batch: Batch, weight: Tensor | None) -> Metrics:
         """Leave the gradient of the mean error on `batch` with the online network's parameters."""
-        for layer in self._noisy_target:
-            layer.draw(self.noise)
+        draw_noise(self._noisy_target, self.noise)
         # Two regions: in one, PyTorch before 2.11 reuses the selector's bf16 weights, which carry no gradient.
         with torch.no_grad(), self.arithmetic():
             next_obs = batch.next_obs
@@ -143,11 +142,11 @@ class DQNLearner:
             use_channels_last(self.network)
             use_channels_last(self.target)
         self._average = target_average
-        weights = zip(self.target.parameters(), self.network.parameters(), strict=True)
-        self._pairs = [(target.detach(), online.detach()) for target, online in weights]
+        self._online = [parameter.detach() for parameter in self.network.parameters()]
+        self._copies = [parameter.detach() for parameter in self.target.parameters()]
         self._copy_target()
         self._online_average = online_average
-        self._averaged = [] if online_average is None else [(online.clone(), online) for _, online in self._pairs]
+        self._averaged = [] if online_average is None else [online.clone() for online in self._online]
         self.actor = self.network if act_with == "online" else self.target
         self.noise = noise or torch.Generator(device)
         self._noisy_actor = tuple(noisy_layers(self.actor).values())
@@ -204,8 +203,7 @@ class DQNLearner:
 
     def greedy(self, obs: Tensor) -> Tensor:
         """Return the actions (B,) of largest value; noisy layers draw new noise, one for all of them."""
-        for layer in self._noisy_actor:
-            layer.draw(self.noise)
+        draw_noise(self._noisy_actor, self.noise)
         if self._acting.count == 1:
             return self._greedy(obs)
         return torch.cat(self._acting(*[partial(self._greedy, part) for part in obs.chunk(self._acting.count)]))
@@ -235,7 +233,7 @@ class DQNLearner:
         """Exchange the online network's weights and their average, which is then what is played and kept at the end;
         for a while without updates, after which they must be exchanged again. Nothing where no average is kept.
         """
-        for averaged, online in self._averaged:
+        for averaged, online in zip(self._averaged, self._online, strict=False):
             newest = online.clone()
             online.copy_(averaged)
             averaged.copy_(newest)
@@ -270,11 +268,9 @@ class DQNLearner:
                 parameter.grad = own.grad
             self.optimizer.step()
             if self._online_average is not None:
-                for averaged, online in self._averaged:
-                    averaged.lerp_(online, self._online_average)
+                lerp_all(self._averaged, self._online, self._online_average)
             if self._average is not None:
-                for target, online in self._pairs:
-                    target.lerp_(online, self._average)
+                lerp_all(self._copies, self._online, self._average)
         return metrics
 
     def state(self) -> dict[str, Any]:
@@ -284,7 +280,7 @@ class DQNLearner:
             "target": _copied(self.target.state_dict()),
             "optimizer": _copied(self.optimizer.state_dict()),
             "noise": [branch.noise.get_state() for branch in self._branches],
-            "averaged": _copied([averaged for averaged, _ in self._averaged]),
+            "averaged": _copied(self._averaged),
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -295,7 +291,7 @@ class DQNLearner:
         self.optimizer.load_state_dict({"state": state["optimizer"]["state"], "param_groups": groups})
         self.set_learning_rate(float(state["optimizer"]["param_groups"][0]["lr"]))
         kept = state.get("averaged", ())  # older checkpoints have none
-        for (averaged, _), saved in zip(self._averaged, kept, strict=False):
+        for averaged, saved in zip(self._averaged, kept, strict=False):
             averaged.copy_(saved)
         for branch, noise in zip(self._branches, state["noise"], strict=False):  # another device may have fewer
             set_generator(branch.noise, noise)
@@ -306,8 +302,7 @@ class DQNLearner:
             self._copy_target()
 
     def _copy_target(self) -> None:
-        for target, online in self._pairs:
-            target.copy_(online)
+        copy_all(self._copies, self._online)
 
 
 class Graphed(Generic[ResultT]):
@@ -333,9 +328,9 @@ class Graphed(Generic[ResultT]):
 
     def __call__(self) -> ResultT:
         """Do the work once. The tensors of its result are overwritten by the next call."""
-        if self._graph is not None and self._result is not None:
+        if self._graph is not None:
             self._graph.replay()
-            return self._result
+            return cast(ResultT, self._result)
         if self._warm < self.WARM_UP:
             self._warm += 1
             main = torch.cuda.current_stream()
@@ -381,7 +376,7 @@ def _sharing(network: nn.Module, other: nn.Module) -> nn.Module:
     for own, shared in zip(network.parameters(), other.parameters(), strict=True):
         own.data = shared.data
     for torso, seen in zip(torsos(network), torsos(other), strict=True):
-        torso.mean_frame, torso.pixel_gain = seen.mean_frame, seen.pixel_gain
+        torso.mean_frame, torso.pixel_gain, torso.layout = seen.mean_frame, seen.pixel_gain, seen.layout
     return network
 
 

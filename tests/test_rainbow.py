@@ -34,6 +34,7 @@ from fastdqn.networks import (
     IndependentNoisyLinear,
     QNetwork,
     Stream,
+    draw_noise,
     noisy_layers,
 )
 from fastdqn.replay.prioritized import PrioritizedReplay
@@ -208,6 +209,24 @@ def test_factorised_noise_is_the_papers() -> None:
         torch.testing.assert_close(layer(x), functional.linear(x, weight, layer.bias + layer.bias_sigma * f_out))
 
 
+def test_the_noise_of_all_layers_is_one_draw() -> None:
+    """Layer by layer, first of its inputs and then of its outputs; those with independent noise draw their own."""
+    layers = (FactorisedNoisyLinear(20, 7), IndependentNoisyLinear(4, 3), FactorisedNoisyLinear(7, 30))
+    generator = torch.Generator().manual_seed(2)
+    draw_noise(layers, generator)
+    other = torch.Generator().manual_seed(2)
+    independent = layers[1].weight_noise.clone()
+    layers[1].draw(other)
+    assert torch.equal(independent, layers[1].weight_noise)
+    e = torch.randn(20 + 7 + 7 + 30, generator=other)
+    got = torch.cat([noise for layer in (layers[0], layers[2]) for noise in (layer.noise_in, layer.noise_out)])
+    torch.testing.assert_close(got, e.sign() * e.abs().sqrt())
+    before = [layer.noise_in.clone() for layer in (layers[0], layers[2])]
+    draw_noise(layers, generator)
+    assert all((old != layer.noise_in).all() for old, layer in zip(before, (layers[0], layers[2]), strict=True))
+    draw_noise((), generator)  # a network without noise
+
+
 def test_noise_starts_as_the_papers_say() -> None:
     """sigma 0.5/sqrt(in) and mu within 1/sqrt(in); independent: sigma 0.017 and mu within sqrt(3/in)."""
     for kind, sigma, bound in (
@@ -329,8 +348,7 @@ def test_update_equals_a_plain_reference_in_float64(variant: Any) -> None:
     draws = torch.Generator()
     draws.set_state(learner.noise.get_state())
     for net in (target, chooser, online) if double else (target, online):
-        for layer in noisy_layers(net).values():
-            layer.draw(draws)
+        draw_noise(tuple(noisy_layers(net).values()), draws)
         net.double()
     chooser.double()
     count = 32 if parts.noisy else 16
