@@ -114,6 +114,18 @@ def test_a_script_that_fails_fails_the_bench(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_a_row_that_fails_does_not_cost_the_others(tmp_path: Path) -> None:
+    words = ("--only", "09", "--sweep", "learning-rate=0,1e-4", "--seconds", "2", "--warmup", "0", "--repeats", "2")
+    done = run(tmp_path, *words)
+    assert done.returncode == 1
+    assert done.stderr.count("--learning-rate must be more than 0") == 1  # it is not tried again
+    assert "learning-rate=0.0001" in done.stdout or "learning-rate=1e-4" in done.stdout
+    (file,) = tmp_path.glob("*.jsonl")
+    rows = [record for record in map(json.loads, file.read_text().splitlines()) if record["kind"] == "row"]
+    assert len(rows) == 1
+    assert len(rows[0]["env_steps_per_s_all"]) == 2
+
+
 @pytest.mark.parametrize(
     "words",
     [("--only", "77"), ("--repeats", "0"), ("--sweep", "x"), ("--device", "cuda:9"), ("--cuda", "--device", "cpu")],

@@ -154,6 +154,18 @@ def test_what_a_graph_cannot_hold_is_an_error(monkeypatch: pytest.MonkeyPatch) -
     assert len({float(allowed()[0]) for _ in range(8)}) == 8
 
 
+def test_work_without_a_result_is_recorded_once(device: torch.device) -> None:
+    count, calls = torch.zeros((), device=device), []
+
+    def work() -> None:
+        calls.append(count.add_(1))
+
+    graph = Graphed(work)
+    for _ in range(8):
+        graph()
+    assert (count.item(), len(calls)) == (8, Graphed.WARM_UP + 1)
+
+
 def test_each_replay_of_the_graph_draws_new_indices(device: torch.device) -> None:
     learner, replay = make_learner(options_of("double"), SHAPE, 6, device, GRAPHED), filled_replay(device)
     drawn: list[torch.Tensor] = []

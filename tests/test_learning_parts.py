@@ -19,7 +19,7 @@ from fastdqn.envs.make import make_env
 from fastdqn.errors import UserError
 from fastdqn.learner import DQNLearner, Form
 from fastdqn.losses import q_learning_target, squared_td_errors, taken_values
-from fastdqn.networks import QNetwork, Torso
+from fastdqn.networks import QNetwork, Torso, use_channels_last
 from fastdqn.replay.frames import FrameReplay
 from fastdqn.replay.nstep import NStep
 from fastdqn.replay.prioritized import DeviceReplay
@@ -318,6 +318,19 @@ def test_every_byte_is_rounded_once_to_bf16(scale: float) -> None:
         pixels = torso.pixels(obs)
     assert pixels.dtype == torch.bfloat16
     assert torch.equal(pixels, exact.bfloat16())
+
+
+@pytest.mark.parametrize("center", [False, True])
+def test_pixels_are_laid_out_as_the_convolutions_see_them(center: bool) -> None:
+    obs = random_batch(3).obs
+    plain = Torso(center_frames=center)
+    assert plain.pixels(obs).is_contiguous()
+    last = Torso(center_frames=center)
+    use_channels_last(last)
+    for said in (obs, obs.to(memory_format=torch.channels_last)):
+        pixels = last.pixels(said)
+        assert pixels.is_contiguous(memory_format=torch.channels_last)
+        assert torch.equal(pixels, plain.pixels(obs))
 
 
 def test_pixels_scaled_by_their_own_deviation_by_hand() -> None:
