@@ -349,12 +349,13 @@ _RECORD: dict[str, Any] = {
     "hold_epsilon": 0.001,
 }
 
-_PONG_RECORDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "cpu": ({"replay_size": 50_000, "batch_size": 4}, _RECORD),
-    "cuda": ({"replay_size": 50_000, "batch_size": 16}, _RECORD | {"num_envs": 128, "steps": 32}),
+_RECORD_REPLAY = 50_000
+_PONG_RECORDS: dict[str, tuple[int, dict[str, Any]]] = {
+    "cpu": (4, _RECORD),
+    "cuda": (16, _RECORD | {"num_envs": 128, "steps": 32}),
 }
-"""What differs from pong-fast, by machine: hyper-parameters, the rest. The one for CUDA has run on CPUs alone, where it
-solves Pong (LOG.md): samples are cheap on a GPU, and 16 for each env step need half of the env steps of 8."""
+"""What differs from pong-fast, by machine: samples for each env step, the rest. The one for CUDA has run on CPUs alone,
+where it solves Pong (LOG.md): samples are cheap on a GPU, and 16 for each env step need half of the env steps of 8."""
 
 PRESETS = {
     "pong": Preset("pong", DQNOptions(), 18.0, 3_000_000),
@@ -409,16 +410,17 @@ def without_epsilon(options: AgentT) -> AgentT:
 
 
 def with_record(options: RecordOptions, small: bool, cuda: bool) -> RecordOptions:
-    """Return `options`, a preset's, with what is known to suit Pong on this kind of machine (LOG.md; nothing is, of
-    CUDA); other games' as they are, but for the network that `small` stands for.
+    """Return `options`, a preset's, with what suits Pong on this kind of machine (LOG.md); other games' as they
+    are, but for the network that `small` stands for.
     """
     if small:
         options = dataclasses.replace(options, network="narrow")
     if options.run.game.strip().lower() != "pong-fast":
         return options
-    dqn, others = _PONG_RECORDS["cuda" if cuda else "cpu"]
+    samples, others = _PONG_RECORDS["cuda" if cuda else "cpu"]
+    dqn = dataclasses.replace(options.dqn, replay_size=_RECORD_REPLAY, batch_size=samples)
     run = dataclasses.replace(options.run, threads=1) if small and not cuda else options.run
-    return dataclasses.replace(options, run=run, dqn=dataclasses.replace(options.dqn, **dqn), **others)
+    return dataclasses.replace(options, run=run, dqn=dqn, **others)
 
 
 def preset_for(name: str, game_id: str) -> Preset:
