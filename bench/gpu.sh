@@ -141,7 +141,8 @@ variants() {
       n-step | rainbow) n=5 ;;
       *) n=1 ;;
     esac
-    py experiments/10_rainbow.py --game pong-fast --variant "$variant" --n-step $n --num-envs 64 --device "$DEVICE" --no-checkpoints \
+    py experiments/10_rainbow.py --game pong-fast --variant "$variant" --n-step $n --num-envs 128 --steps 32 --batch-size 16 \
+      --replay-size 50000 --learning-rate-decay 400000 --device "$DEVICE" --no-checkpoints \
       --runs-dir "$RESULTS/runs/$variant" --max-minutes "$each"
   done 2>&1 | tee -a "$RESULTS/variants.log"
   py -m fastdqn.commands plot "$RESULTS"/runs/*/*10_rainbow* --out "$RESULTS/variants.png"
