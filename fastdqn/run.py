@@ -742,6 +742,7 @@ def environment(device: torch.device) -> dict[str, Any]:
             packages[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             packages[name] = None
+    packages["torch"] = str(torch.__version__)  # names its build, +cpu or +cu130, which the package's own may not
     return {
         "python": platform.python_version(),
         "packages": packages,
