@@ -31,10 +31,11 @@ VARIANTS=${VARIANTS:-dqn n-step double noisy prioritized dueling distributional 
 if [ -n "${QUICK:-}" ]; then
   seed=(--only 01,05) ladder=(--only 01,09) nature=(--only 07,09) games=8,16 batches="32 128" steps=1..2
   repeats=1 seconds=4 minutes=0.4 long=0.4 each=0.3 tests=(-k "by_hand") SEEDS=0
-  VARIANTS="dqn rainbow"
+  VARIANTS="dqn rainbow" many=(--num-envs 8 --batch-size 4)
 else
   seed=(--only 01,02,03,04,05) ladder=(--only 01,06,07,08,09) nature=(--only 01,07,08,09) games=16,32,64,128,256 batches="32 64 128 256 512 1024 2048 4096" steps=1..6
   repeats=2 seconds=8 minutes=1.7 long=8.5 each=2.2 tests=(-m cuda -n 4 --continue-on-collection-errors)
+  many=(--num-envs 128 --steps 32 --batch-size 16)
 fi
 mkdir -p "$RESULTS"
 RESULTS=$(cd "$RESULTS" && pwd)
@@ -141,7 +142,7 @@ variants() {
       n-step | rainbow) n=5 ;;
       *) n=1 ;;
     esac
-    py experiments/10_rainbow.py --game pong-fast --variant "$variant" --n-step $n --num-envs 128 --steps 32 --batch-size 16 \
+    py experiments/10_rainbow.py --game pong-fast --variant "$variant" --n-step $n "${many[@]}" \
       --replay-size 50000 --learning-rate-decay 400000 --device "$DEVICE" --no-checkpoints \
       --runs-dir "$RESULTS/runs/$variant" --max-minutes "$each"
   done 2>&1 | tee -a "$RESULTS/variants.log"
