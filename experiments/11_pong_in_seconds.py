@@ -7,7 +7,8 @@ steps, in which an agent that learns on does not get better, but is now good, no
 four points is held for a trial: it plays, at two to four times the speed, and learns nothing until a test of its points
 says that it loses more than one of ten.
 Each second trial may be of an average of the weights (--hold-average).
-What it learns from are the newest 50,000 env steps alone, drawn by priority, four samples for each env step.
+What it learns from are the newest 50,000 env steps alone, drawn by priority, four samples for each env step (on a GPU,
+where they are cheap, 16).
 --small does the same with half of all filters and hidden units, a third of the arithmetic, in one thread beside the
 games.
 
