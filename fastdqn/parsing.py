@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import io
 import itertools
+import os
 import re
-from collections.abc import Sequence
+import sys
+from collections.abc import Generator, Sequence
 from typing import Any, TypeVar
 
 import tyro
@@ -37,12 +39,12 @@ def parsed(
 
     Raises:
         UserError: an option that does not exist, or a value of the wrong type.
-        SystemExit: after `--help`.
+        SystemExit: after `--help`, also if nobody reads it to its end.
     """
     said = io.StringIO()
     options: dict[str, Any] = {} if default is None else {"default": default}
     try:
-        with contextlib.redirect_stderr(said):
+        with contextlib.redirect_stderr(said), _whoever_reads():
             return tyro.cli(
                 options_type,
                 prog=program,
@@ -59,3 +61,16 @@ def parsed(
     sentence = blocks[0].rstrip(".") if blocks else "The options cannot be understood"
     meant = re.search(r"Perhaps you meant:\s+(--[a-z0-9-]+)", blocks[1]) if len(blocks) > 1 else None
     raise UserError(f"{sentence}; {f'did you mean {meant[1]}?' if meant else '--help lists all options.'}")
+
+
+@contextlib.contextmanager
+def _whoever_reads() -> Generator[None]:
+    """Print to somebody who may leave before the end, as in `--help | head`."""
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left is not written at the exit either
+        raise SystemExit(0) from None

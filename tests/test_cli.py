@@ -152,6 +152,21 @@ def test_help_is_complete(script: str) -> None:
     assert " ".join(text.split("\n\n", 1)[0].strip('"').split()[:6]) in " ".join(done.stdout.split())
 
 
+@pytest.mark.parametrize("words", [("experiments/11_pong_in_seconds.py",), ("-m", "fastdqn.commands", "plot")])
+@pytest.mark.parametrize("lines", [0, 1])
+def test_help_for_somebody_who_leaves(words: tuple[str, ...], lines: int) -> None:
+    """`--help | head`: no traceback."""
+    command = [sys.executable, "-u", *words, "--help"] if lines else [sys.executable, *words, "--help"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    for _ in range(lines):
+        assert process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    assert process.wait(timeout=60) == 0
+
+
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs pseudo-terminals")
 def test_the_display_on_a_terminal_of_80_columns(tmp_path: Path) -> None:
     """Every value and its name is there, whole, and the bar says what is going on."""
