@@ -321,16 +321,16 @@ class Graphed(Generic[ResultT]):
     def __init__(self, work: Callable[[], ResultT], *generators: torch.Generator) -> None:
         self._work = work
         self._generators = generators
-        self._graph: torch.cuda.CUDAGraph | None = None
-        self._result: ResultT | None = None
+        self._recorded: tuple[torch.cuda.CUDAGraph, ResultT] | None = None
         self._side = torch.cuda.Stream()
         self._warm = 0
 
     def __call__(self) -> ResultT:
         """Do the work once. The tensors of its result are overwritten by the next call."""
-        if self._graph is not None:
-            self._graph.replay()
-            return cast(ResultT, self._result)
+        if self._recorded is not None:
+            graph, result = self._recorded
+            graph.replay()
+            return result
         if self._warm < self.WARM_UP:
             self._warm += 1
             main = torch.cuda.current_stream()
@@ -344,7 +344,7 @@ class Graphed(Generic[ResultT]):
             graph.register_generator_state(generator)
         with torch.cuda.graph(graph):
             result = self._work()
-        self._graph, self._result = graph, result
+        self._recorded = graph, result
         graph.replay()
         return result
 

@@ -10,7 +10,7 @@ the host, random numbers of a generator that the graph was not told of. Kernels,
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -38,7 +38,7 @@ class HostGraph(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self._generators: set[int] = set()
+        self._generators: set[int | None] = set()
         self._done: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], Any]] = []
         self._fresh = True
 
@@ -88,12 +88,6 @@ class _Nothing:
     def synchronize(self) -> None: ...
 
 
-@contextlib.contextmanager
-def _recording(graph: HostGraph) -> Iterator[None]:
-    with graph:
-        yield
-
-
 def _gather(replay: FrameReplay, where: Tensor) -> Tensor:
     """As on a GPU: channels are not laid out last, which OpenCV does on the CPU and no graph sees."""
     frames: Any = replay
@@ -109,7 +103,7 @@ def graphs_without_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(torch, "empty", unpinned)
     monkeypatch.setattr(torch.cuda, "CUDAGraph", HostGraph)
-    monkeypatch.setattr(torch.cuda, "graph", _recording)
+    monkeypatch.setattr(torch.cuda, "graph", lambda graph: graph)  # it records while it is entered
     for name in ("Stream", "Event", "current_stream"):
         monkeypatch.setattr(torch.cuda, name, _Nothing)
     monkeypatch.setattr(torch.cuda, "stream", lambda _: contextlib.nullcontext())

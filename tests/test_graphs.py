@@ -5,6 +5,7 @@ Each test runs twice: with CUDA, and with `tests.graphs` in its place, which fre
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from tests.test_rainbow import CATCH, feed_priorities, options_of
 
 CPU = torch.device("cpu")
 EAGER = Form(channels_last=True, fused=True)
-GRAPHED = Form(channels_last=True, fused=True, graphed=True)
+GRAPHED = dataclasses.replace(EAGER, graphed=True)
 SHAPE = (4, 84, 84)
 
 
@@ -97,7 +98,7 @@ def test_a_series_of_losses_sees_each_change(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("bf16", [False, True])
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_the_graph_of_each_variant_equals_its_eager_update(device: torch.device, variant: str, bf16: bool) -> None:
-    form = Form(channels_last=True, fused=True, bf16=bf16, graphed=True)
+    form = dataclasses.replace(GRAPHED, bf16=bf16)
     eager, graph = (losses_of(variant, form, device, graphed) for graphed in (False, True))
     if device == CPU:
         assert eager == graph
@@ -187,7 +188,7 @@ def test_each_replay_of_the_graph_draws_new_indices(device: torch.device) -> Non
 @pytest.mark.parametrize("bf16", [False, True])
 @pytest.mark.parametrize("variant", ["dqn", "distributional"])
 def test_graphed_actions_are_the_greedy_ones(device: torch.device, variant: str, bf16: bool) -> None:
-    form = Form(channels_last=True, fused=True, bf16=bf16, graphed=True)
+    form = dataclasses.replace(GRAPHED, bf16=bf16)
     learner, replay = make_learner(options_of(variant), SHAPE, 6, device, form), filled_replay(device)
     actions = GraphedActions(learner, replay.stacks)
     for i in range(6):
