@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 BEST := experiments/11_pong_in_seconds.py
 ARGS ?=
 
-.PHONY: pong test check bench format clean
+.PHONY: pong test check bench tables format clean
 
 pong: $(VENV)/ready ## train Pong with the fastest script, on the GPU if there is one
 	$(BIN)/python $(BEST) --device auto $(ARGS)
@@ -21,6 +21,9 @@ check: $(VENV)/ready ## lint, format, types, import direction
 
 bench: $(VENV)/ready ## time the ladder on this machine
 	$(BIN)/python bench/fps.py $(ARGS)
+
+tables: $(VENV)/ready ## write the tables of README and docs from bench/results
+	$(BIN)/python bench/tables.py $(ARGS)
 
 format: $(VENV)/ready
 	$(BIN)/ruff format .

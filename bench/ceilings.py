@@ -5,7 +5,7 @@
 Each prints one JSON line. bench/fps.py calls both between the scripts that it times.
 """
 
-import fastdqn.startup  # noqa: F401 - first: Ctrl-C during the imports below
+import fastdqn.process  # noqa: F401 - first: Ctrl-C during the imports below
 
 import dataclasses
 import json
@@ -18,16 +18,38 @@ from typing import Literal
 import numpy as np
 import torch
 
-from fastdqn.cli import with_preset
-from fastdqn.config import NetworkName, RainbowOptions, Variant, VectorOptions, check, with_variant
-from fastdqn.device import keep_freed_memory, prepare_device
-from fastdqn.envs.make import make_env, spaces_of
+from fastdqn.algorithms.dqn import PLAIN
+from fastdqn.build import build_learner, fastest_form
+from fastdqn.cli.parser import parsed
+from fastdqn.envs.build import build_env, spaces_of
+from fastdqn.envs.games import is_custom, rom_of
+from fastdqn.envs.many import build_games
 from fastdqn.errors import UserError
-from fastdqn.learner import PLAIN, Graphed
-from fastdqn.parsing import parsed
-from fastdqn.threads import flush_denormals
+from fastdqn.execution.devices import prepare_device, prepare_memory
+from fastdqn.execution.graphs import Graphed, graphs_on
+from fastdqn.execution.side_by_side import SeveralGradients
+from fastdqn.options.dqn import AgentOptions, DQNOptions, NetworkName, PaceOptions, UpdateOptions
+from fastdqn.options.game import GameOptions, VectorOptions
+from fastdqn.options.groups import check, defaults_of
+from fastdqn.options.parts import PartOptions, Variant
+from fastdqn.options.presets import changed, variant_changes, with_preset
+from fastdqn.options.run import RunOptions
+from fastdqn.seeds import seeds_of
 from fastdqn.types import Batch
-from fastdqn.variants import fastest_form, make_games, make_learner
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What a script of the ladder has, all together."""
+
+    run: RunOptions
+    game: GameOptions
+    dqn: DQNOptions
+    pace: PaceOptions
+    vector: VectorOptions
+    update: UpdateOptions
+    agent: AgentOptions
+    parts: PartOptions
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +75,7 @@ class Ceiling:
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Arithmetic of the fast form (update)."""
     threads: int | None = None
-    """CPU threads that PyTorch learns with."""
+    """CPU threads that PyTorch trains with."""
     gradient_threads: int = 1
     """Gradients computed side by side, in the fast form (update)."""
     batch_size: int = 32
@@ -66,11 +88,38 @@ class Ceiling:
     """How long to measure, after a short warm-up."""
 
 
-def env_only(ceiling: Ceiling, options: VectorOptions) -> dict[str, float]:
+def options_of(ceiling: Ceiling) -> Options:
+    """Return the options that a script would have.
+
+    Raises:
+        UserError: there is no such game, or they contradict each other.
+    """
+    name = ceiling.game
+    options = with_preset(defaults_of(Options), name, name if is_custom(name) else rom_of(name))
+    options = changed(options, variant_changes(ceiling.variant, options.dqn))
+    options = changed(
+        options,
+        {
+            "run": {"device": ceiling.device, "threads": ceiling.threads},
+            "dqn": {} if ceiling.double is None else {"double": ceiling.double},
+            "vector": {
+                "num_envs": ceiling.num_envs,
+                "env_threads": ceiling.env_threads,
+                "frame_size": ceiling.frame_size,
+            },
+            "update": {"precision": ceiling.precision},
+            "agent": {"network": ceiling.network, "gradient_threads": ceiling.gradient_threads},
+        },
+    )
+    check(options)
+    return options
+
+
+def env_only(ceiling: Ceiling, options: Options) -> dict[str, float]:
     """Return env steps/s of one environment under random actions, resets included."""
     if ceiling.wrappers == "vector":
         return vector_only(ceiling, options)
-    env = make_env(options.run.game, options.protocol, ceiling.wrappers)
+    env = build_env(options.game, ceiling.wrappers)
     rng = np.random.default_rng(0)
     env.reset(seed=0)
     actions: list[int] = rng.integers(spaces_of(env)[1], size=4096).tolist()
@@ -87,9 +136,9 @@ def env_only(ceiling: Ceiling, options: VectorOptions) -> dict[str, float]:
     return {"env_steps_per_s": rate_of(play, ceiling.seconds)}
 
 
-def vector_only(ceiling: Ceiling, options: VectorOptions) -> dict[str, float]:
+def vector_only(ceiling: Ceiling, options: Options) -> dict[str, float]:
     """Return env steps/s of many games at once under random actions, resets included."""
-    games = make_games(options)
+    games, _ = build_games(options.game, options.vector, seeds_of(options.run.seed).env)
     rng = np.random.default_rng(0)
     games.reset()
     actions = rng.integers(games.num_actions, size=(256, games.num_envs))
@@ -116,16 +165,18 @@ def rate_of(play: Callable[[], int], seconds: float) -> float:
             return env_steps / (now - begin)
 
 
-def update_only(ceiling: Ceiling, options: RainbowOptions) -> dict[str, float]:
+def update_only(ceiling: Ceiling, options: Options) -> dict[str, float]:
     """Return the learner's samples/s on one random batch; the device is synchronised around each timed piece."""
-    device = prepare_device(options.run)
-    shape, num_actions = spaces_of(make_env(options.run.game, options.protocol, "opencv", options.frame_size))
+    device, fast = prepare_device(options.run.device, options.run.cuda, options.run.threads), ceiling.form == "fast"
+    shape, num_actions = spaces_of(build_env(options.game, "opencv", ceiling.frame_size))
     form = PLAIN
-    if ceiling.form == "fast":
-        keep_freed_memory()
-        flush_denormals()
-        form = fastest_form(options, device)
-    learner = make_learner(options, shape, num_actions, device, form)
+    if fast:
+        prepare_memory()
+        form = fastest_form(options.update, device)
+    groups = (options.update, options.agent, options.parts)
+    seeds = seeds_of(options.run.seed)
+    learner = build_learner(seeds, options.dqn, shape, num_actions, device, form, *groups)
+    trainer = SeveralGradients(learner, ceiling.gradient_threads)
     size = ceiling.batch_size
     batch = Batch(
         torch.randint(0, 256, (size, *shape), dtype=torch.uint8).to(device),
@@ -135,15 +186,15 @@ def update_only(ceiling: Ceiling, options: RainbowOptions) -> dict[str, float]:
         torch.randint(0, 256, (size, *shape), dtype=torch.uint8).to(device),
     )
 
-    if ceiling.form == "fast" and device.type == "cpu":  # as the replay of 09 lays them out
+    if fast and device.type == "cpu":  # as the replay of 09 lays them out
         obs, next_obs = (x.contiguous(memory_format=torch.channels_last) for x in (batch.obs, batch.next_obs))
         batch = batch._replace(obs=obs, next_obs=next_obs)
-    together = learner.at_once
+    together = trainer.at_once
 
     def update() -> object:
-        return learner.update_all([(batch, None)] * together)
+        return trainer.update([batch] * together)
 
-    if form.graphed:
+    if fast and graphs_on(device):
         update = Graphed(update, learner.noise)
 
     def timed(count: int) -> float:
@@ -169,19 +220,7 @@ def update_only(ceiling: Ceiling, options: RainbowOptions) -> dict[str, float]:
 def main() -> int:
     try:
         ceiling = parsed(Ceiling, sys.argv[1:], Ceiling(), __doc__ or "")
-        options = with_variant(with_preset(RainbowOptions(), ceiling.game), ceiling.variant)
-        options = dataclasses.replace(
-            options,
-            run=dataclasses.replace(options.run, device=ceiling.device, threads=ceiling.threads),
-            dqn=options.dqn if ceiling.double is None else dataclasses.replace(options.dqn, double=ceiling.double),
-            precision=ceiling.precision,
-            network=ceiling.network,
-            frame_size=ceiling.frame_size,
-            gradient_threads=ceiling.gradient_threads,
-            num_envs=ceiling.num_envs,
-            env_threads=ceiling.env_threads,
-        )
-        check(options)
+        options = options_of(ceiling)
         result = env_only(ceiling, options) if ceiling.what == "env" else update_only(ceiling, options)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -1,13 +1,13 @@
-"""Times a checkpoint while a run goes on: how long it stands still, how long the file takes, how large it is.
+"""Times a checkpoint while a run is going on: how long it stands still, how long the file takes, how large it is.
 
     python bench/checkpoint.py
     python bench/checkpoint.py --game breakout --replay-size 300000
 
-The replay is filled with real frames of random play, which are repeated until it is full; then 09's loop goes on, and
+The replay is filled with real frames of random play, which are repeated until it is full; then 09's loop runs, and
 three checkpoints are taken in it, one after the other.
 """
 
-import fastdqn.startup  # noqa: F401 - first: Ctrl-C during the imports below
+import fastdqn.process  # noqa: F401 - first: Ctrl-C during the imports below
 
 import dataclasses
 import json
@@ -15,26 +15,21 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
-from fastdqn.checkpoint import Checkpoints, newest, read
-from fastdqn.config import DQNOptions, FastOptions, RunOptions
-from fastdqn.device import keep_freed_memory, prepare_device
+from fastdqn.build import games_on_device
+from fastdqn.cli.parser import parsed
 from fastdqn.errors import UserError
-from fastdqn.parsing import parsed
-from fastdqn.threads import flush_denormals
-from fastdqn.types import VectorStep
-from fastdqn.variants import (
-    fastest_form,
-    fastest_greedy,
-    fastest_update,
-    make_frame_replay,
-    make_games,
-    make_learner,
-    make_policy,
-)
+from fastdqn.execution.devices import prepare_memory
+from fastdqn.execution.graphs import Graphed, GraphedActions, graphs_on
+from fastdqn.options.dqn import DQNOptions, PaceOptions, UpdateOptions
+from fastdqn.options.game import GameOptions, VectorOptions
+from fastdqn.options.run import RunOptions
+from fastdqn.runs.checkpoint import Checkpoints, newest, read
+from fastdqn.types import Metrics, VectorStep
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,22 +47,21 @@ class CheckpointOptions:
     repeats: int = 3
     """Checkpoints."""
     seconds: float = 5.0
-    """How long the loop goes on before the first and between two."""
+    """How long the loop runs before the first and between two."""
 
 
 def measure(options: CheckpointOptions) -> None:
     """Print a sentence and a line of JSON for each checkpoint."""
     dqn = DQNOptions(replay_size=options.replay_size, replay_initial=1_000)
-    run = RunOptions(game=options.game, device=options.device)
-    fast = FastOptions(run=run, dqn=dqn, num_envs=options.num_envs)
-    device = prepare_device(run)
-    keep_freed_memory()
-    flush_denormals()
-    games = make_games(fast)
-    learner = make_learner(fast, games.obs_shape, games.num_actions, device, fastest_form(fast, device))
-    replay = make_frame_replay(fast, device)
-    update = fastest_update(learner, replay, 128)
-    policy = make_policy(fast, fastest_greedy(learner, replay), games.num_actions)
+    run, game = RunOptions(device=options.device), GameOptions(name=options.game)
+    prepare_memory()
+    device, games, learner, replay, policy, *_ = games_on_device(
+        run, game, dqn, PaceOptions(), VectorOptions(num_envs=options.num_envs), UpdateOptions()
+    )
+    update: Callable[[], Metrics] = lambda: learner.update(replay.sample(128))  # noqa: E731
+    if graphs_on(device):
+        update = Graphed(update, replay.generator, learner.noise)
+        policy.greedy = GraphedActions(lambda: learner.act(replay.stacks()), learner.noise)
     rng = np.random.default_rng(0)
 
     replay.reset(games.reset())
@@ -85,7 +79,7 @@ def measure(options: CheckpointOptions) -> None:
         begin = time.perf_counter()
         actions = policy.act(np.full(games.num_envs, 0.05))
         games.send(actions)
-        float(update().loss)
+        float(update().scalars["loss"])
         replay.add(actions, games.recv())
         return time.perf_counter() - begin
 
@@ -101,7 +95,8 @@ def measure(options: CheckpointOptions) -> None:
     usual = statistics.median(rounds(options.seconds))
     lines: list[dict[str, float]] = []
     with tempfile.TemporaryDirectory() as folder:
-        checkpoints = Checkpoints(Path(folder), {"script": "bench", "game": options.game, "config": {}})
+        config = {"script": "bench", "game": {"name": options.game}}
+        checkpoints = Checkpoints(Path(folder), {"script": "bench", "game": options.game, "config": config})
         for i in range(options.repeats):
             begin = time.perf_counter()
             checkpoints.begin(i, lambda: {name: part.state() for name, part in parts.items()})

@@ -10,7 +10,7 @@ and none is stored. A fingerprint is taken of the final weights, of every game, 
 had other names before 0.2.0, and one more, which is turned off.
 """
 
-import fastdqn.startup  # noqa: F401 - first: Ctrl-C during the imports below
+import fastdqn.process  # noqa: F401 - first: Ctrl-C during the imports below
 
 import dataclasses
 import hashlib
@@ -28,7 +28,7 @@ import safetensors.numpy
 from rich.console import Console
 from rich.table import Table
 
-from fastdqn.parsing import parsed
+from fastdqn.cli.parser import parsed
 from fastdqn.errors import RunError, UserError
 
 ROOT = Path(__file__).resolve().parent.parent

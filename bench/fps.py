@@ -7,17 +7,17 @@ turn.
 
 The table goes to the terminal; JSON lines and a plot go to --out.
 
-    python bench/fps.py                              the whole ladder
+    python bench/fps.py                                    the whole ladder
     python bench/fps.py --only 01,05 --repeats 5
-    python bench/fps.py --sweep steps=1..6           02 with N = 1 to 6, as in the 2017 post
+    python bench/fps.py --sweep steps=1..6                 02 with N = 1 to 6, as in the 2017 post
     python bench/fps.py --only 05 --sweep batch-size=8,16,32
-    python bench/fps.py --only 02,03 -- --threads 1  options after -- go to the scripts
-    python bench/fps.py --only 01,09 -- --batch-size 8   the Nature regime: 8 samples for each env step
-    python bench/fps.py --only 06,07,08,09 --where   where the time of a loop goes
+    python bench/fps.py --only 02,03 -- --threads 1        options after -- go to the scripts
+    python bench/fps.py --only 01,09 -- --batch-size 8     the Nature regime: 8 samples for each env step
+    python bench/fps.py --only 06,07,08,09 --profile         where the time of a loop goes
     python bench/fps.py --only 10 --sweep variant=dqn,prioritized,rainbow -- --batch-size 8
 """
 
-import fastdqn.startup  # noqa: F401 - first: Ctrl-C during the imports below
+import fastdqn.process  # noqa: F401 - first: Ctrl-C during the imports below
 
 import dataclasses
 import json
@@ -33,13 +33,15 @@ from typing import Any
 import torch
 import tyro
 from rich.console import Console
-from rich.table import Table
 
-from fastdqn.config import Options, RunOptions, check
-from fastdqn.device import prepare_device
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # where bench is, if this file is run
+
+from bench.fps_table import draw, print_table
+from fastdqn.cli.parser import parsed
 from fastdqn.errors import RunError, UserError
-from fastdqn.parsing import parsed
-from fastdqn.run import environment, percentages
+from fastdqn.execution.devices import prepare_device
+from fastdqn.options.run import RunOptions
+from fastdqn.runs.machine import environment
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -88,7 +90,7 @@ class BenchOptions:
     """Transitions that fill the replay first; fewer than a real run's, their number does not change the speed."""
     sweep: str = ""
     """Option and values to time one script with: steps=1..6, batch-size=16,32,64; by default 02."""
-    where: bool = False
+    profile: bool = False
     """Also print where the time of 06 and later goes; on a GPU the scripts then wait after each part and are slower."""
     extra: tyro.conf.Suppress[tuple[str, ...]] = ()
     """Options for every script: what stands after -- on the command line."""
@@ -156,8 +158,8 @@ def time_script(row: Row, options: BenchOptions, device: str) -> dict[str, Any]:
         command += ["--train-seconds", str(options.warmup + options.seconds)]
         command += ["--no-checkpoints"]
         command += [*options.extra, *row.extra]
-        if options.where and row.rung.wrappers == "vector":
-            command.append("--where")
+        if options.profile and row.rung.wrappers == "vector":
+            command.append("--profile")
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
         if done.returncode != 0:
             raise RunError(f"{row.label} failed with exit code {done.returncode}:\n{done.stderr.strip()}")
@@ -168,7 +170,7 @@ def time_script(row: Row, options: BenchOptions, device: str) -> dict[str, Any]:
         **steady_state(lines, options.warmup, row.label),
         "peak_rss_bytes": summary["peak_rss_bytes"],
         "peak_device_bytes": summary["peak_device_bytes"],
-        "where": summary["where"],
+        "profile": summary["profile"],
     }
 
 
@@ -229,13 +231,6 @@ def median_ratio(over: list[float], under: list[float]) -> float:
     return statistics.median(a / b for a, b in zip(over, under, strict=True))
 
 
-def spread(values: list[float]) -> str:
-    """Return median and range."""
-    if len(values) == 1:
-        return f"{values[0]:,.1f}"
-    return f"{statistics.median(values):,.1f} ({min(values):,.1f}-{max(values):,.1f})"
-
-
 def summarise(
     rows: list[Row], trials: dict[str, list[dict[str, Any]]], ceilings: dict[Any, list[float]], options: BenchOptions
 ) -> list[Any]:
@@ -246,8 +241,10 @@ def summarise(
     for row in rows:
         speeds = [trial["env_steps_per_s"] for trial in trials[row.label]]
         first_trial = trials[row.label][0]
-        median = {k: statistics.median(t[k] for t in trials[row.label]) for k in first_trial if k != "where"}
-        where = {part: statistics.median(t["where"][part] for t in trials[row.label]) for part in first_trial["where"]}
+        median = {k: statistics.median(t[k] for t in trials[row.label]) for k in first_trial if k != "profile"}
+        profile = {
+            part: statistics.median(t["profile"][part] for t in trials[row.label]) for part in first_trial["profile"]
+        }
         words = ceilings_of(row, first_trial, options)
         samples = [t["env_steps_per_s"] * t["samples_per_step"] for t in trials[row.label]]
         lines.append(
@@ -259,65 +256,11 @@ def summarise(
                 "gain_over_first": median_ratio(speeds, first),
                 "share_of_env_only": median_ratio(speeds, ceilings["env", words["env"]]),
                 "share_of_update_only": median_ratio(samples, ceilings["update", words["update"]]),
-                "where": where,
+                "profile": profile,
             }
         )
         before = speeds
     return lines
-
-
-def print_table(console: Console, lines: list[dict[str, Any]], ceilings: dict[Any, list[float]], stamp: Any) -> None:
-    table = Table(title="Steady state, median of the repeats (range)", title_justify="left")
-    for heading in ("script", "env steps/s", "x previous", f"x {lines[0]['row'][:2]}", "updates/s", "samples/step"):
-        table.add_column(heading, justify="left" if heading == "script" else "right")
-    for heading in ("of env-only", "of update-only", "RSS GB", "device GB"):
-        table.add_column(heading, justify="right")
-    for line in lines:
-        table.add_row(
-            line["row"],
-            spread(line["env_steps_per_s_all"]),
-            f"{line['gain_over_previous']:.2f}",
-            f"{line['gain_over_first']:.2f}",
-            f"{line['updates_per_s']:,.1f}",
-            f"{line['samples_per_step']:.2f}",
-            f"{100 * line['share_of_env_only']:.1f}%",
-            f"{100 * line['share_of_update_only']:.0f}%",
-            f"{line['peak_rss_bytes'] / 1e9:.2f}",
-            f"{line['peak_device_bytes'] / 1e9:.2f}",
-        )
-    console.print(table)
-    for (what, which), values in ceilings.items():
-        unit = "env steps/s of the games alone" if what == "env" else "samples/s of the update alone"
-        said = " ".join(which).replace("--", "").replace("num-envs", "num envs")
-        console.print(f"ceiling: {spread(values)} {unit} ({said})", soft_wrap=True)
-    for line in lines:
-        if line["where"]:
-            console.print(f"where the time of {line['row']} goes: {percentages(line['where'])}", soft_wrap=True)
-    gpu = f", {stamp['gpu']}" if stamp["gpu"] else ", no GPU"
-    versions = ", ".join(f"{name} {stamp['packages'][name]}" for name in ("torch", "ale-py", "gymnasium"))
-    console.print(f"machine: {stamp['cpu']}, {stamp['cores']} cores{gpu}; {versions}; commit {stamp['commit']}")
-
-
-def plot(lines: list[dict[str, Any]], path: Path, stamp: dict[str, Any]) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    labels = [line["row"] for line in lines]
-    medians = [line["env_steps_per_s"] for line in lines]
-    lower = [m - min(line["env_steps_per_s_all"]) for m, line in zip(medians, lines, strict=True)]
-    upper = [max(line["env_steps_per_s_all"]) - m for m, line in zip(medians, lines, strict=True)]
-    figure, axes = pyplot.subplots(figsize=(8, 1.2 + 0.5 * len(lines)), layout="constrained")
-    axes.barh(labels, medians, xerr=[lower, upper], color="#4477aa", ecolor="#222222", capsize=3)
-    for y, (line, median) in enumerate(zip(lines, medians, strict=True)):
-        axes.text(median * 0.02, y, f"{median:,.1f}  (x{line['gain_over_first']:.2f})", va="center", color="white")
-    axes.invert_yaxis()
-    axes.set_xlabel("env steps/s, median and range")
-    axes.set_title(f"{stamp['gpu'] or stamp['cpu'].split(' family')[0]}, {stamp['cores']} cores", fontsize=10)
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=120)
-    pyplot.close(figure)
 
 
 def bench(options: BenchOptions) -> int:
@@ -325,8 +268,8 @@ def bench(options: BenchOptions) -> int:
         raise UserError("--repeats must be at least 1, --seconds more than 0 and --warmup not negative.")
     rows = rows_of(options)
     run = RunOptions(cuda=options.cuda, device=options.device)
-    check(Options(run=run))
-    device: torch.device = prepare_device(run)
+    run.check()
+    device: torch.device = prepare_device(run.device, run.cuda, run.threads)
     stamp = environment(device)
     console = Console(highlight=False)
     if not console.is_terminal:
@@ -369,7 +312,7 @@ def bench(options: BenchOptions) -> int:
         for line in lines:
             write("row", **line)
     if lines:
-        plot(lines, stem.with_suffix(".png"), stamp)
+        draw(lines, stem.with_suffix(".png"), stamp)
         print_table(console, lines, ceilings, stamp)
         console.print(f"written: {stem}.jsonl and .png", soft_wrap=True)
     if failed:

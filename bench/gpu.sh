@@ -69,7 +69,7 @@ py() {  # run it with $PYTHON, and remember if it failed
 machine() {
   "$PYTHON" -c "
 import json, torch
-from fastdqn.run import environment
+from fastdqn.runs.machine import environment
 print(json.dumps(environment(torch.device('$DEVICE')), indent=2))" > "$RESULTS/machine.json"
   if command -v nvidia-smi > /dev/null; then nvidia-smi > "$RESULTS/nvidia-smi.txt"; fi
 }
@@ -102,7 +102,7 @@ learner() {
     for batch in $batches; do
       py bench/ceilings.py --what update --form fast --device "$DEVICE" --batch-size "$batch" --seconds "$seconds"
     done
-    fps --only 09 --repeats 1 --where -- --batch-size 8
+    fps --only 09 --repeats 1 --profile -- --batch-size 8
   } 2>&1 | tee "$RESULTS/learner.log"
 }
 
@@ -146,7 +146,7 @@ variants() {
       --replay-size 50000 --learning-rate-decay 400000 --device "$DEVICE" --no-checkpoints \
       --runs-dir "$RESULTS/runs/$variant" --max-minutes "$each"
   done 2>&1 | tee -a "$RESULTS/variants.log"
-  py -m fastdqn.commands plot "$RESULTS"/runs/*/*10_rainbow* --out "$RESULTS/variants.png"
+  py -m fastdqn.cli.main plot "$RESULTS"/runs/*/*10_rainbow* --out "$RESULTS/variants.png"
 }
 
 first() {
@@ -160,7 +160,7 @@ second() {
 play() {
   py experiments/10_rainbow.py --game "$1" --variant rainbow --num-envs 64 --batch-size 8 --steps 32 \
     --target-sync 10016 --no-checkpoints --max-minutes "$long" --device "$DEVICE" --runs-dir "$RESULTS/runs/games" 2>&1 | tee "$RESULTS/$1.log"
-  py -m fastdqn.commands plot "$RESULTS"/runs/games/*"$1"* --out "$RESULTS/$1.png"
+  py -m fastdqn.cli.main plot "$RESULTS"/runs/games/*"$1"* --out "$RESULTS/$1.png"
 }
 
 breakout() {

@@ -1,10 +1,10 @@
 """What an env step costs to send from the player to the trainer, and what 100,000 of them take in memory.
 
 Plays Pong with random actions and sends each env step through pickle, as a multiprocessing queue does: as it is, and as
-fastdqn/parallel/wire.py sends it. `python bench/pickling.py` prints the table that LOG.md cites.
+fastdqn/execution/wire.py sends it. `python bench/pickling.py` prints the table that LOG.md cites.
 """
 
-import fastdqn.startup  # noqa: F401 - first: Ctrl-C during the imports below
+import fastdqn.process  # noqa: F401 - first: Ctrl-C during the imports below
 
 import dataclasses
 import gc
@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import psutil
 
-from fastdqn.config import Protocol
-from fastdqn.envs.make import Wrappers, make_env
+from fastdqn.cli.parser import parsed
+from fastdqn.envs.build import Wrappers, build_env
 from fastdqn.errors import UserError
-from fastdqn.parallel.wire import FrameDecoder, FrameEncoder, window_for
-from fastdqn.parsing import parsed
+from fastdqn.execution.wire import FrameDecoder, FrameEncoder, window_for
+from fastdqn.options.game import GameOptions
 from fastdqn.types import PlayedStep, Transition
 
 
@@ -34,7 +34,7 @@ class PicklingOptions:
 
 
 def play(options: PicklingOptions) -> list[PlayedStep]:
-    env = make_env("pong", Protocol(), options.wrappers)
+    env = build_env(GameOptions(), options.wrappers)
     rng = np.random.default_rng(0)
     obs, _ = env.reset(seed=0)
     steps: list[PlayedStep] = []

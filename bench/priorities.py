@@ -7,7 +7,7 @@ blocks is what fastdqn uses; flat is a cumulative sum over all leaves; numpy the
 tree whose levels are walked for the whole batch at once.
 """
 
-import fastdqn.startup  # noqa: F401 - first: Ctrl-C during the imports below
+import fastdqn.process  # noqa: F401 - first: Ctrl-C during the imports below
 
 import dataclasses
 import json
@@ -22,13 +22,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fastdqn.config import RunOptions
-from fastdqn.device import prepare_device
+from fastdqn.cli.parser import parsed
 from fastdqn.errors import UserError
-from fastdqn.learner import Graphed
-from fastdqn.parsing import parsed
-from fastdqn.replay.prioritized import Priorities
-from fastdqn.variants import graphs_on
+from fastdqn.execution.devices import prepare_device
+from fastdqn.execution.graphs import Graphed, graphs_on
+from fastdqn.replay.priorities import Priorities
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,7 +154,7 @@ def main() -> int:
         options = parsed(PriorityOptions, sys.argv[1:], PriorityOptions(), __doc__ or "")
         if min(options.sizes) < 2 or min(options.batch_sizes) < 1:
             raise UserError("--sizes must be at least 2 and --batch-sizes at least 1.")
-        device = prepare_device(RunOptions(device=options.device, threads=options.threads))
+        device = prepare_device(options.device, threads=options.threads)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code

@@ -6,99 +6,109 @@ noisy, prioritized, dueling, distributional and rainbow; --double, --n-step, --n
 written back inside the same graph as the update. `--variant all` runs the eight one after the other, each for as many
 --seeds as asked for, and draws their learning curves into one picture.
 
-Measured (2 cores, no GPU, see LOG.md): prioritized makes 0.94 x the env steps/s of dqn, rainbow 0.56 x; an update of
-rainbow takes 1.55 x the time of dqn's.
-
-Differs from 09: what is learnt, with other parts than dqn. --variant dqn learns exactly what 09 learns.
+Differs from 09: what is learnt, with other parts than dqn; several gradients may be computed side by side on a CPU.
+--variant dqn learns exactly what 09 learns.
 """
 
-import fastdqn.startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports below
+import fastdqn.process  # noqa: F401 - first: the clock, and Ctrl-C during the imports below
 
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from fastdqn import cli
-from fastdqn.acting import epsilons_at
-from fastdqn.config import RainbowOptions
-from fastdqn.device import keep_freed_memory, prepare_device
-from fastdqn.envs.vector import describe_games
-from fastdqn.replay.frames import describe_frame_replay
-from fastdqn.run import Run
+from fastdqn import build
+from fastdqn.algorithms.dqn import PROGRESS
+from fastdqn.algorithms.exploration import actions_for, epsilons_at
+from fastdqn.cli.scripts import parse, start
+from fastdqn.execution.devices import prepare_memory
+from fastdqn.execution.graphs import Graphed, GraphedActions, graphs_on
+from fastdqn.execution.side_by_side import SeveralGradients
+from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions, UpdateOptions
+from fastdqn.options.game import GameOptions, VectorOptions
+from fastdqn.options.parts import PartOptions, SeriesOptions
+from fastdqn.options.run import RunOptions
+from fastdqn.runs.run import Run
 from fastdqn.schedules import groups, target_sync_due
-from fastdqn.series import is_series, run_series
-from fastdqn.threads import flush_denormals
-from fastdqn.variants import (
-    describe_arithmetic,
-    describe_variant,
-    fastest_form,
-    fastest_greedy,
-    fastest_updates,
-    make_games,
-    make_learner,
-    make_policy,
-    make_rainbow_replay,
-    make_reporter,
-    scheduled,
-)
+from fastdqn.tools.sweep import run_series
+from fastdqn.types import Metrics
 
 
-def train(options: RainbowOptions) -> int:
-    if is_series(options):
-        return run_series(Path(__file__), options, sys.argv[1:])
-    dqn = options.dqn
-    device = prepare_device(options.run)
-    keep_freed_memory()
-    flush_denormals()
-    games = make_games(options)
-    form = fastest_form(options, device)
-    learner = make_learner(options, games.obs_shape, games.num_actions, device, form)
-    replay = make_rainbow_replay(options, device)
-    batch_size = dqn.batch_size * options.steps
-    make_updates = fastest_updates(learner, replay, batch_size)
-    schedule = scheduled(options, learner, replay)
-    reporter = make_reporter(options, learner, replay)
-    notes = (
-        describe_games(games, options.run.game, options.protocol),
-        describe_frame_replay(dqn.replay_size, device, options.frame_size**2),
-        describe_variant(options),
-        describe_arithmetic(form, device),
+@dataclass(frozen=True)
+class Options:
+    run: RunOptions
+    game: GameOptions
+    dqn: DQNOptions
+    pace: PaceOptions
+    vector: VectorOptions
+    update: UpdateOptions
+    agent: AgentOptions
+    parts: PartOptions
+    series: SeriesOptions
+
+
+def train(options: Options) -> int:
+    series, seed = options.series, options.run.seed
+    if series.variant == "all" or series.seeds > 1:
+        seeds = range(seed, seed + series.seeds)
+        into, again = options.run.runs_dir, partial(parse, Options, "")
+        return run_series(Path(__file__), sys.argv[1:], again, series.variant, seeds, into, options.game.name)
+    dqn, steps = options.dqn, options.pace.steps
+    prepare_memory()
+    device, games, learner, replay, policy, schedule, diagnostics, notes = build.games_on_device(
+        *(options.run, options.game, dqn, options.pace, options.vector, options.update, options.agent, options.parts)
     )
+    batch_size = dqn.batch_size * steps
+    trainer = SeveralGradients(learner, options.agent.gradient_threads)
 
-    with Run("10_rainbow", options, device, notes) as run:
-        run.weights = learner.actor.state_dict()
-        run.where.enable(options.where)
+    def eager(count: int) -> list[Metrics]:
+        batches = replay.sample_each(count, batch_size)
+        made = trainer.update(batches)
+        for batch, metrics in zip(batches, made, strict=True):
+            replay.write_back(batch, metrics.priority)
+        return made
+
+    update: Callable[[int], list[Metrics]] = eager
+    policy.greedy = lambda: actions_for(trainer.act, replay.stacks())
+    if graphs_on(device):
+        update = Graphed(eager, replay.generator, learner.noise)
+        policy.greedy = GraphedActions(lambda: trainer.act(replay.stacks()), learner.noise)
+
+    with Run(__file__, options, device, "vector", notes, PROGRESS, dqn.replay_initial) as run:
+        run.weights.tensors = learner.actor.state_dict()
+        run.timed.enable(options.vector.profile)
         replay.reset(games.reset())
-        policy = make_policy(options, fastest_greedy(learner, replay), games.num_actions)
-        run.keep(learner=learner, games=games, replay=replay, policy=policy, reporter=reporter)
+        run.track(learner=trainer, games=games, replay=replay, policy=policy, diagnostics=diagnostics)
 
         while not run.over():
             env_steps, updates = run.env_steps, run.updates
             epsilon = epsilons_at(env_steps, games.num_envs, dqn)
-            with run.where("acting"):
+            with run.timed("acting"):
                 actions = policy.act(epsilon)
             games.send(actions)
 
             schedule(env_steps)
-            if run.updates == 0 and run.due(options.steps):
-                learner.see(*replay.pixels())  # nothing without --center-frames or --pixel-floor
-            for due in groups(run.due(options.steps), learner.at_once):
-                with run.where("update"):
-                    for metrics in make_updates(len(due)):
-                        run.updated(metrics, batch_size)
-                if any(target_sync_due(env_step, dqn.target_sync, options.steps) for env_step in due):
+            if run.updates == 0 and run.due(steps, dqn.replay_initial):
+                learner.center_frames(replay.mean_frame())  # nothing without --center-frames
+            for due in groups(run.due(steps, dqn.replay_initial), trainer.at_once):
+                with run.timed("update"):
+                    for metrics in update(len(due)):
+                        run.updated(metrics.scalars, batch_size)
+                if any(target_sync_due(env_step, dqn.target_sync, steps) for env_step in due):
                     learner.sync_target()
 
-            with run.where("emulator"):
+            with run.timed("emulator"):
                 step = games.recv()
-            with run.where("replay"):
+            with run.timed("replay"):
                 replay.add(actions, step)
-            run.played_vector(step, epsilon[-1], policy_lag=run.updates - updates)
-            if run.updates and reporter.due(run.env_steps):
-                with run.where("reports"):
-                    run.report(*reporter.report())
+            run.played_vector(step, policy_lag=run.updates - updates, epsilon=epsilon[-1])
+            if run.updates and diagnostics.due(run.env_steps):
+                with run.timed("reports"):
+                    run.report(*diagnostics.report())
 
     return 0
 
 
 if __name__ == "__main__":
-    cli.start(train, RainbowOptions, __doc__)
+    start(train, Options, __doc__)

@@ -1,3 +1,3 @@
 """DQN and Rainbow on Atari, as fast as the hardware allows."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

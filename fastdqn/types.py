@@ -11,6 +11,7 @@ Counters are `frames` (emulator ticks), `env_steps` (decisions of the agent, `fr
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -23,7 +24,7 @@ Frame = NDArray[np.uint8]
 
 
 class Observation(Protocol):
-    """What an agent sees: anything that numpy turns into a uint8 array (C, H, W)."""
+    """What an agent observes: anything that numpy turns into a uint8 array (C, H, W)."""
 
     def __array__(self, dtype: object = None, copy: bool | None = None) -> NDArray[np.uint8]: ...
 
@@ -72,6 +73,8 @@ class Batch(NamedTuple):
     reward: torch.Tensor  # (B,) float32
     discount: torch.Tensor  # (B,) float32
     next_obs: torch.Tensor  # (B, C, H, W) uint8
+    weight: torch.Tensor | None = None  # (B,) float32, importance weights of which the largest is 1; None for ones
+    slot: torch.Tensor | None = None  # (B,) int64, where each is kept, so that its priority can be written back
 
 
 def parts_of(batch: Batch, count: int) -> list[Batch]:
@@ -80,9 +83,11 @@ def parts_of(batch: Batch, count: int) -> list[Batch]:
     Raises:
         ValueError: it cannot be shared out so.
     """
-    if len(batch.action) % count:
+    size, rest = divmod(len(batch.action), count)
+    if rest:
         raise ValueError(f"{len(batch.action)} transitions cannot be {count} parts of the same size")
-    return [Batch(*tensors) for tensors in zip(*(tensor.chunk(count) for tensor in batch), strict=True)]
+    pieces = [slice(i * size, (i + 1) * size) for i in range(count)]
+    return [Batch._make(None if tensor is None else tensor[piece] for tensor in batch) for piece in pieces]
 
 
 class EpisodeEnd(NamedTuple):
@@ -117,8 +122,7 @@ class VectorStep(NamedTuple):
 class Metrics(NamedTuple):
     """What one update reports. The tensors stay on the device until somebody reads them."""
 
-    loss: torch.Tensor  # () float32
-    mean_q: torch.Tensor  # () float32, mean Q(s, a) of the batch's actions
+    scalars: Mapping[str, torch.Tensor]  # () float32 each; one whose name begins with "loss" must stay finite
     priority: torch.Tensor  # (B,) float32 >= 0, how surprising each transition was
 
 

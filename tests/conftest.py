@@ -8,6 +8,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from tests.helpers.trained import TrainedRuns
+
 
 def pytest_configure() -> None:
     """Give each of pytest-xdist's workers a core of its own, which the scripts that it starts inherit.
@@ -29,6 +31,12 @@ def arithmetic() -> Iterator[None]:
     yield
     torch.set_flush_denormal(False)
     torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> TrainedRuns:
+    """Runs, hardly trained, of which a test may take what it wants to look at."""
+    return TrainedRuns(tmp_path_factory.mktemp("runs"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

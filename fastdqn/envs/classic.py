@@ -1,4 +1,4 @@
-"""The classic wrappers of 2017, one step each: what 01 to 04 play through, and the reference for faster ones.
+"""The classic wrappers of 2017, one step each: easy to read, and the reference for faster ones.
 
 In their order, from the emulator outwards: ScoreKeeper, EpisodicLife, NoopReset, MaxAndSkip, FireReset,
 ProcessFrame84, ChannelFirst, FrameStack, SignReward. After OpenAI's baselines (`atari_wrappers.py`, 2017), in

@@ -12,10 +12,9 @@ from fastdqn.types import Frame
 class FrameStore:
     """Hands out frames that lie in slabs of their own, apart from the heap.
 
-    An update takes tens of megabytes of the heap and gives them back. Long-lived frames of 7 KB that were allocated in
-    between would settle in those holes, so that the next update finds none that is large enough and the heap
-    grows by megabytes an update (measured: LOG.md, "A heap that grew"). A slab goes back to the system when its
-    last frame is dropped.
+    An update takes much of the heap and gives it back. Long-lived frames that were allocated in between would settle in
+    those holes, so that the next update finds none that is large enough and the heap grows with each update (LOG.md, "A
+    heap that grew"). A slab goes back to the system when its last frame is dropped.
     """
 
     def __init__(self, shape: tuple[int, ...] = (1, 84, 84), frames_per_slab: int = 1024) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 import ale_py
 from ale_py import roms
 
-from fastdqn.config import PRESETS
 from fastdqn.errors import UserError
+from fastdqn.options.presets import PRESETS
 
 _PREFIX = re.compile(r"^ale/", re.IGNORECASE)
 _SUFFIX = re.compile(r"(-ram)?(deterministic|noframeskip)?(-v\d+)?$", re.IGNORECASE)
@@ -40,7 +40,7 @@ def rom_of(name: str) -> str:
 
     Takes presets (`invaders`), ROM names (`space_invaders`), class names (`SpaceInvaders`) and
     Gymnasium ids (`SpaceInvadersNoFrameskip-v4`, `ALE/SpaceInvaders-v5`), in any case. The id only names the game:
-    frame skip, sticky actions and the like come from the protocol options.
+    frame skip, sticky actions and the like come from the other options of the game.
 
     Raises:
         UserError: no such game; the nearest names are offered.
@@ -48,7 +48,7 @@ def rom_of(name: str) -> str:
     wanted = name.strip()
     preset = PRESETS.get(wanted.lower())
     if preset is not None:
-        return preset.game_id
+        return preset.rom
     by_squeezed = {_squeeze(rom): rom for rom in rom_names()}
     squeezed = _squeeze(_SUFFIX.sub("", _PREFIX.sub("", wanted)))
     if squeezed in by_squeezed:

@@ -1,4 +1,4 @@
-"""The faster wrappers of 05: the whole classic stack in one environment, uint8 from end to end.
+"""The OpenCV wrappers, faster than the classic ones: the whole stack in one environment, uint8 from end to end.
 
 What plays is the same as in `classic.py` (a test plays both side by side). What is faster:
 
@@ -6,7 +6,7 @@ What plays is the same as in `classic.py` (a test plays both side by side). What
 * `cv2.cvtColor` and `cv2.resize` work on uint8 and write straight into the frame that is kept;
 * one Python call for each env step instead of nine nested ones.
 
-What is seen differs in two ways: the full screen squeezed to 84x84 instead of 84x110 cropped, and OpenCV's
+What is shown differs in two ways: the full screen squeezed to 84x84 instead of 84x110 cropped, and OpenCV's
 rounding. And where a skip is cut short by a lost life or the end of a game, the frame is the last screen alone
 instead of the maximum of two; nothing is learnt from it, its discount is 0. A truncated skip does show the maximum.
 """
@@ -21,10 +21,10 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
-from fastdqn import config
 from fastdqn.envs.classic import FrameEnv, Info, waits_for_fire
 from fastdqn.envs.frames import FrameStore
 from fastdqn.errors import UserError
+from fastdqn.options.game import GameOptions
 from fastdqn.types import EpisodeEnd, Frame, LazyFrames
 
 
@@ -53,37 +53,35 @@ class OpenCVAtari(gymnasium.Env[Any, Any]):
 
     Args:
         env: the bare environment, one frame for each step, with the emulator as its attribute `ale`.
-        protocol: how the game is presented.
+        game: how it is presented.
         side: of the square frames.
 
     Raises:
         UserError: if `env` has no emulator.
     """
 
-    def __init__(self, env: FrameEnv, protocol: config.Protocol, side: int = 84) -> None:
+    def __init__(self, env: FrameEnv, game: GameOptions, side: int = 84) -> None:
         emulator: Emulator | None = getattr(env.unwrapped, "ale", None)
         if emulator is None:
             raise UserError(
                 "The OpenCV wrappers read the screen from an emulator at env.unwrapped.ale, which "
-                f"{type(env.unwrapped).__name__} does not have; play it with 01 to 04."
+                f"{type(env.unwrapped).__name__} does not have; the classic wrappers do not need it."
             )
         self.env = env
         self.ale: Emulator = emulator
-        self.protocol = protocol
+        self.game = game
         self._side = side
-        self._actions = list(
-            emulator.getLegalActionSet() if protocol.full_action_set else emulator.getMinimalActionSet()
-        )
-        self._fire = protocol.fire_reset and waits_for_fire(env)
+        self._actions = list(emulator.getLegalActionSet() if game.full_action_set else emulator.getMinimalActionSet())
+        self._fire = game.fire_reset and waits_for_fire(env)
         self.action_space = Discrete(len(self._actions))
-        self.observation_space = Box(0, 255, (protocol.frame_stack, side, side), np.uint8)
+        self.observation_space = Box(0, 255, (game.frame_stack, side, side), np.uint8)
         shape = env.observation_space.shape or (210, 160, 3)
         self._older = np.zeros(shape, np.uint8)  # the screen one frame before `_newest`
         self._newest = np.zeros(shape, np.uint8)
         self._gray = np.zeros(shape[:2], np.uint8)
         self._has_older = False
         self._store = FrameStore((1, side, side))
-        self._frames: deque[Frame] = deque(maxlen=protocol.frame_stack)
+        self._frames: deque[Frame] = deque(maxlen=game.frame_stack)
         self._lives = 0
         self._game_over = True
         self._done = self._terminated = self._truncated = False
@@ -103,14 +101,14 @@ class OpenCVAtari(gymnasium.Env[Any, Any]):
                 self._skip(action)
                 if self._done:
                     self._noop_reset(None)
-        self._frames.extend([self._frame()] * self.protocol.frame_stack)
+        self._frames.extend([self._frame()] * self.game.frame_stack)
         return LazyFrames(tuple(self._frames)), {"lives": self._lives}
 
     def step(self, action: int) -> tuple[LazyFrames, float, bool, bool, Info]:
         if not 0 <= action < len(self._actions):
             raise ValueError(f"action {action} is not in 0..{len(self._actions) - 1}")
         reward = self._skip(action)
-        if self.protocol.clip_rewards:
+        if self.game.clip_rewards:
             reward = float((reward > 0) - (reward < 0))
         self._frames.append(self._frame())
         return LazyFrames(tuple(self._frames)), reward, self._terminated, self._truncated, {"lives": self._lives}
@@ -131,7 +129,7 @@ class OpenCVAtari(gymnasium.Env[Any, Any]):
         self._score += reward
         self._game_frames += 1
         lives = self.ale.lives()
-        self._terminated = self.protocol.episodic_life and 0 < lives < self._lives
+        self._terminated = self.game.episodic_life and 0 < lives < self._lives
         self._lives = lives
         if self.ale.game_over():  # terminated or truncated
             self._game_over = True
@@ -145,8 +143,8 @@ class OpenCVAtari(gymnasium.Env[Any, Any]):
 
     def _skip(self, action: int) -> float:
         """Play one action for frame_skip frames, reading the screens that `_frame` will need."""
-        skip = self.protocol.frame_skip
-        near_limit = self._game_frames + skip >= self.protocol.max_frames  # may be truncated before its last frame
+        skip = self.game.frame_skip
+        near_limit = self._game_frames + skip >= self.game.max_frames  # may be truncated before its last frame
         total = 0.0
         self._has_older = True  # with skip 1 the older screen is the one of the env step before
         for i in range(skip):
@@ -173,8 +171,8 @@ class OpenCVAtari(gymnasium.Env[Any, Any]):
 
     def _noop_reset(self, seed: int | None) -> None:
         self._life_reset(seed)
-        if self.protocol.noop_max > 0:
-            for _ in range(int(self.env.unwrapped.np_random.integers(1, self.protocol.noop_max + 1))):
+        if self.game.noop_max > 0:
+            for _ in range(int(self.env.unwrapped.np_random.integers(1, self.game.noop_max + 1))):
                 self._tick(0)
                 if self._done:
                     self._life_reset(None)
@@ -183,7 +181,7 @@ class OpenCVAtari(gymnasium.Env[Any, Any]):
 
     def _life_reset(self, seed: int | None) -> None:
         """Start a new game if the last one is over; after a lost life go on with a no-op frame."""
-        if self._game_over or seed is not None or not self.protocol.episodic_life:
+        if self._game_over or seed is not None or not self.game.episodic_life:
             self._new_game(seed)
         else:
             self._tick(0)

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from fastdqn.checkpoint import copied
-from fastdqn.envs.make import PlayEnv
-from fastdqn.seeding import game_seed
+from fastdqn.envs.build import PlayEnv
+from fastdqn.seeds import game_seed
+from fastdqn.states import copied
 from fastdqn.types import EpisodeEnd, LazyFrames, Observation
 
 RESET = -1
@@ -33,7 +33,7 @@ class Rerun:
     actions included.
 
     Args:
-        env: yields whole games in `pop_finished`; a reset in the middle of a game (a lost life) goes on in it.
+        env: yields whole games in `pop_finished`; a reset in the middle of a game (a lost life) continues it.
         seed: of the first game; the later ones' come from it.
     """
 

@@ -1,6 +1,6 @@
-"""Many games at once: ale_py's AtariVectorEnv behind a thin adapter, and the plain one it is tested against.
+"""Many games at once: ale_py's AtariVectorEnv behind a thin adapter.
 
-Both yield newest frames alone, not stacks: whoever learns keeps the frames anyway and puts stacks together itself
+It yields newest frames alone, not stacks: whoever learns keeps the frames anyway and puts stacks together itself
 (frames before a game's first are zero, as in AtariVectorEnv). A game that is over is reset by the step after:
 that row of the step is marked `reset`, its action is ignored, and it is no transition.
 """
@@ -16,17 +16,14 @@ import psutil
 from ale_py.vector_env import AtariVectorEnv
 from numpy.typing import NDArray
 
-from fastdqn import config
-from fastdqn.checkpoint import copied
-from fastdqn.envs import games
-from fastdqn.envs.make import PlayEnv, describe, make_env, spaces_of
-from fastdqn.envs.rerun import Rerun
 from fastdqn.errors import RunError, UserError
-from fastdqn.seeding import game_seed
+from fastdqn.options.game import GameOptions
+from fastdqn.seeds import game_seed
+from fastdqn.states import NothingUnfinished, copied
 from fastdqn.types import EpisodeEnd, Frame, VectorStep
 
 ENV_BYTES = 1_500_000
-"""Memory of one emulator with its buffers; measured 0.8 to 1.3 MB."""
+"""Memory of one emulator with its buffers, generously."""
 SPARE_RESETS = 8
 """Resets that a game to be played again keeps for the moment in which it is its turn."""
 
@@ -57,20 +54,22 @@ class VectorEnv(Protocol):
         ...
 
     def load(self, state: Mapping[str, Any]) -> NDArray[np.bool_]:
-        """Play the running games again, and go on from there.
+        """Play the running games again, and continue from there.
 
         Returns:
             the games (N,) that could not be played again; new ones are running there, whose first step is a `reset`.
         """
         ...
 
+    def discard(self, envs: NDArray[np.bool_] | None) -> None: ...
 
-class AtariVector:
+
+class AtariVector(NothingUnfinished):
     """N games of one ROM in the emulator's own threads.
 
     Args:
         rom: the game, as ale_py spells it.
-        protocol: how the game is presented. Lives are told apart through `life_loss_info`: the emulator's
+        game: how it is presented. Lives are told apart through `life_loss_info`: the emulator's
             `episodic_life` would reset the whole game at each lost life.
         num_envs: N.
         seed: every game gets a seed of its own that is drawn from this one.
@@ -81,7 +80,7 @@ class AtariVector:
     def __init__(
         self,
         rom: str,
-        protocol: config.Protocol,
+        game: GameOptions,
         num_envs: int,
         seed: np.random.SeedSequence,
         threads: int,
@@ -93,29 +92,29 @@ class AtariVector:
             rom,
             num_envs,
             num_threads=min(threads, num_envs),
-            max_num_frames_per_episode=protocol.max_frames,
-            repeat_action_probability=protocol.sticky_actions,
-            full_action_space=protocol.full_action_set,
+            max_num_frames_per_episode=game.max_frames,
+            repeat_action_probability=game.sticky_actions,
+            full_action_space=game.full_action_set,
             img_height=side,
             img_width=side,
             stack_num=1,
-            frameskip=protocol.frame_skip,
-            noop_max=protocol.noop_max,
-            use_fire_reset=protocol.fire_reset,
-            life_loss_info=protocol.episodic_life,
+            frameskip=game.frame_skip,
+            noop_max=game.noop_max,
+            use_fire_reset=game.fire_reset,
+            life_loss_info=game.episodic_life,
             reward_clipping=False,
         )
         self.num_envs = num_envs
         self.threads = min(threads, num_envs)
-        self.obs_shape = (protocol.frame_stack, side, side)
+        self.obs_shape = (game.frame_stack, side, side)
         self.num_actions = int(self.env.single_action_space.n)
         self.seeds = distinct_seeds(seed, num_envs)
-        self._clip = protocol.clip_rewards
+        self._clip = game.clip_rewards
         self._score = np.zeros(num_envs)
         self._length = np.zeros(num_envs, np.int64)  # frames of the running game
         self._begin = np.zeros(num_envs, np.int64)  # frames that each emulator had played when its game began
         self._truncated = np.zeros(num_envs, bool)
-        self._repeats = protocol.sticky_actions == 0.0
+        self._repeats = game.sticky_actions == 0.0
         self._sent: list[NDArray[np.uint8]] = []  # actions since the oldest running game began
         self._since = np.zeros(num_envs, np.int64)  # where in them each running game began
         self._resets = np.zeros(num_envs, np.int64)  # of each game since it was seeded
@@ -128,11 +127,11 @@ class AtariVector:
         self._truncated[:] = self._anew[:] = False
         self._resets[:] = self._since[:] = 0
         self._sent.clear()
-        self._see(info)
+        self._note(info)
         self.newest = frames[:, 0]
         return self.newest
 
-    def _see(self, info: Mapping[str, Any]) -> None:
+    def _note(self, info: Mapping[str, Any]) -> None:
         """Take down where each game stands."""
         self._length = info["episode_frame_number"].astype(np.int64)
         self._begin = info["frame_number"] - self._length
@@ -219,7 +218,7 @@ class AtariVector:
         self._score[:] = state["scores"].numpy()
         self._truncated = state["truncated"].numpy().copy()
         frames, info = self._reset_some(differs)
-        self._see(info)
+        self._note(info)
         self.newest = frames
         self._anew = differs
         self._score[differs] = 0.0
@@ -275,86 +274,6 @@ class AtariVector:
         return frames[:, 0], info
 
 
-class SerialVector:
-    """N environments, one played after the other: for environments of one's own, and a plain reference.
-
-    Args:
-        envs: environments as `make_env` returns them.
-        seed: every environment gets a seed of its own that is drawn from this one.
-    """
-
-    def __init__(self, envs: list[PlayEnv], seed: np.random.SeedSequence) -> None:
-        self.num_envs = len(envs)
-        self.threads = 0
-        self.obs_shape, self.num_actions = spaces_of(envs[0])
-        self.seeds = distinct_seeds(seed, self.num_envs)
-        self.envs = [Rerun(env, int(s)) for env, s in zip(envs, self.seeds, strict=True)]
-        self.newest: Frame = np.zeros((self.num_envs, *self.obs_shape[1:]), np.uint8)
-        self._over: NDArray[np.bool_] = np.zeros(self.num_envs, bool)
-        self._actions = np.zeros(self.num_envs, np.int64)
-
-    def reset(self) -> Frame:
-        self._over[:] = False
-        self.envs = [Rerun(one.env, int(s)) for one, s in zip(self.envs, self.seeds, strict=True)]
-        self.newest = np.stack([_newest(env.reset()) for env in self.envs])
-        return self.newest
-
-    def send(self, actions: NDArray[np.int64]) -> None:
-        self._actions = actions
-
-    def recv(self) -> VectorStep:
-        count = self.num_envs
-        reset = self._over
-        reward = np.zeros(count, np.float32)
-        terminated, truncated = np.zeros(count, bool), np.zeros(count, bool)
-        frames: list[Frame] = []
-        episodes: tuple[EpisodeEnd, ...] = ()
-        for i, env in enumerate(self.envs):
-            if reset[i]:
-                obs = env.reset()
-            else:
-                obs, reward[i], terminated[i], truncated[i] = env.step(int(self._actions[i]))
-            frames.append(_newest(obs))
-            episodes += env.pop_finished()
-        self._over = terminated | truncated
-        self.newest = np.stack(frames)
-        return VectorStep(self.newest, reward, terminated, truncated & ~terminated, reset, episodes)
-
-    def state(self) -> dict[str, Any]:
-        return {"games": [env.state() for env in self.envs], "over": copied(self._over)}
-
-    def load(self, state: Mapping[str, Any]) -> NDArray[np.bool_]:
-        frames: list[Frame] = []
-        for env, said in zip(self.envs, state["games"], strict=True):
-            shown = [_newest(obs) for _, obs, _ in env.play_again(said)]
-            frames.append(shown[-1])
-        self.newest = np.stack(frames)
-        anew = np.array([not env.repeated for env in self.envs])
-        self._over = state["over"].numpy() | anew
-        return anew
-
-
-def make_vector_env(
-    game: str, protocol: config.Protocol, num_envs: int, seed: np.random.SeedSequence, threads: int, side: int = 84
-) -> VectorEnv:
-    """Return `num_envs` games of `game`: Atari's in the emulator's threads, `module:function` one after the other.
-
-    Raises:
-        UserError: there is no such game, or not memory enough for so many.
-    """
-    check_num_envs(num_envs)
-    if games.is_custom(game):
-        return SerialVector([make_env(game, protocol, "opencv", side) for _ in range(num_envs)], seed)
-    return AtariVector(games.rom_of(game), protocol, num_envs, seed, threads, side)
-
-
-def describe_games(env: VectorEnv, game: str, protocol: config.Protocol) -> str:
-    """Return one line that says how the games are presented."""
-    side = env.obs_shape[-1]
-    how = f"in {env.threads} emulator threads" if env.threads else "one after the other"
-    return describe(game, protocol, f"{env.num_envs} games at once {how}, {side}x{side} frames")
-
-
 def distinct_seeds(seed: np.random.SeedSequence, count: int) -> NDArray[np.int64]:
     """Return `count` different seeds below 2^31; neighbouring roots share none (seed + rank would)."""
     return np.random.default_rng(seed).choice(2**31 - 1, size=count, replace=False).astype(np.int64)
@@ -372,9 +291,3 @@ def check_num_envs(num_envs: int, available_bytes: int | None = None) -> None:
             f"{num_envs} games at once need about {num_envs * ENV_BYTES / 1e9:.1f} GB, but {available / 1e9:.1f} GB of "
             f"memory are available; --num-envs {available // ENV_BYTES} would fit."
         )
-
-
-def _newest(obs: Any) -> Frame:
-    """Return the newest frame (H, W) of a stack."""
-    frames: tuple[Frame, ...] | None = getattr(obs, "frames", None)
-    return np.asarray(obs)[-1] if frames is None else frames[-1][0]

@@ -1,1 +1,1 @@
-"""Replay: storage, sampling and n-step returns, each a part of its own."""
+"""Replay: storage, draws and n-step returns, each a part of its own."""

@@ -1,4 +1,4 @@
-"""The plain replay of 01 to 05: a list of transitions, and the copies that make a batch of them."""
+"""The list replay: a list of transitions, and the copies that make a batch of them."""
 
 from __future__ import annotations
 
@@ -7,18 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import psutil
 import torch
+from numpy.typing import NDArray
 
-from fastdqn.checkpoint import Later, pack, unpack
-from fastdqn.config import FRAME_BYTES
-from fastdqn.errors import UserError
-from fastdqn.seeding import set_state, state_of
+from fastdqn.seeds import set_state, state_of
+from fastdqn.states import Later, pack, unpack
 from fastdqn.types import Batch, Frame, LazyFrames, Observation, Transition
 
 _PIECE = 2_000  # frames compressed at once
-TRANSITION_OVERHEAD_BYTES = 600
-"""Python objects of one stored transition beside its one new frame; the replay's test measures it."""
 
 
 class TransitionList:
@@ -60,6 +56,12 @@ class TransitionList:
         self._items = _unpacked(state["items"])
         self._oldest = state["oldest"]
         set_state(self._rng, state["rng"])
+
+    def discard(self, envs: NDArray[np.bool_] | None) -> None:
+        """Drop nothing, as the windows that are open are the player's; with None everything."""
+        if envs is None:
+            self._items.clear()
+            self._oldest = 0
 
     def sample(self, count: int) -> list[Transition]:
         """Return `count` transitions drawn uniformly with replacement.
@@ -121,33 +123,6 @@ def _frames_of(obs: Observation) -> tuple[Frame, ...]:
     return tuple(np.asarray(obs)[:, None]) if frames is None else frames
 
 
-def replay_bytes(capacity: int) -> int:
-    """Return how much memory `capacity` transitions will need, each frame stored once."""
-    return capacity * (FRAME_BYTES + TRANSITION_OVERHEAD_BYTES)
-
-
-def describe_replay(capacity: int) -> str:
-    """Return one line that says how much memory the replay will need."""
-    return f"replay: {capacity:,} transitions, up to {replay_bytes(capacity) / 1e9:.2f} GB of memory"
-
-
-def check_memory(capacity: int, available_bytes: int | None = None) -> int:
-    """Return the bytes that the replay will need, or refuse before the run instead of dying in it.
-
-    Raises:
-        UserError: if they are more than the machine has available now.
-    """
-    needed = replay_bytes(capacity)
-    available = psutil.virtual_memory().available if available_bytes is None else available_bytes
-    if needed > available:
-        fits = available // (FRAME_BYTES + TRANSITION_OVERHEAD_BYTES)
-        raise UserError(
-            f"A replay of {capacity} transitions needs {needed / 1e9:.1f} GB, but {available / 1e9:.1f} GB of "
-            f"memory are available; --replay-size {fits} would fit."
-        )
-    return needed
-
-
 def collate(transitions: Sequence[Transition], device: torch.device) -> Batch:
     """Stack transitions into one batch on `device`, by copies that wait for their end."""
     obs = np.stack([np.asarray(t.obs) for t in transitions])
@@ -185,7 +160,7 @@ class AsyncCollator:
         slot = self._slots[turn]
         self._copied[turn].synchronize()  # the copy of two calls ago has long ended
         fill(slot, transitions)
-        batch = Batch(*(tensor.to(self._device, non_blocking=True) for tensor in slot))
+        batch = Batch._make(None if part is None else part.to(self._device, non_blocking=True) for part in slot)
         self._copied[turn].record()
         return batch
 

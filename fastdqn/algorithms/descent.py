@@ -1,0 +1,96 @@
+"""Descent in one place: gradients are clipped and stepped where they were computed. And Adam, without its detours."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from fastdqn.seam import Group
+
+
+class Local:
+    """Clips the gradient to its group's largest norm, if it has one, and makes the optimiser's step."""
+
+    def step(self, group: Group) -> Tensor | None:
+        """Take every .grad of `group`; return its norm before the clip, () float32, if the group has a largest one."""
+        norm = None
+        if group.max_norm is not None:
+            norm = torch.nn.utils.clip_grad_norm_(group.parameters, group.max_norm)
+        group.optimizer.step()
+        return norm
+
+    def mean(self, value: Tensor) -> Tensor:
+        """Return `value`: nobody else decides."""
+        return value
+
+
+def build_adam(
+    parameters: Sequence[Tensor], learning_rate: float, epsilon: float, fused: bool, capturable: bool
+) -> torch.optim.Adam:
+    """Return Adam (Kingma & Ba 2015).
+
+    Args:
+        parameters: all on one device.
+        learning_rate: at the start.
+        epsilon: added to the root of the second moment.
+        fused: whether a step is one kernel.
+        capturable: whether a step reads its size from the device, so that it may change between two replays of a graph.
+    """
+    _keep_compiler_out()
+    lr = torch.tensor(learning_rate, device=parameters[0].device) if capturable else learning_rate
+    return _adam()(parameters, lr=lr, eps=epsilon, fused=fused or None, capturable=capturable)
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float) -> None:
+    """Change the step size of all later steps, those of a graph too; does not wait for the device."""
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(learning_rate)
+        else:
+            group["lr"] = learning_rate
+
+
+def load_optimizer(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+    """Continue with the moments and the step size of `state`; how a step is carried out stays this device's choice."""
+    groups = optimizer.state_dict()["param_groups"]
+    optimizer.load_state_dict({"state": state["state"], "param_groups": groups})
+    set_learning_rate(optimizer, float(state["param_groups"][0]["lr"]))
+
+
+def _adam() -> type[torch.optim.Adam]:
+    """Return Adam whose step does not import torch's compiler, which would slow every start down.
+
+    PyTorch's own step is wrapped into a function that imports the compiler in order to turn gradients off, which is
+    done here. Once the compiler has been imported anyway, nothing is changed.
+    """
+    step: Any = cast(Any, torch.optim.Adam).step
+    inner: Any = inspect.unwrap(step)
+    if "torch._dynamo" in sys.modules or inner is step:
+        return torch.optim.Adam
+
+    class Adam(torch.optim.Adam):
+        def step(self, closure: Any = None) -> Any:
+            with torch.no_grad():
+                return inner(self, closure)
+
+    return Adam
+
+
+def _keep_compiler_out() -> None:
+    """Make an optimiser without importing torch's compiler either.
+
+    PyTorch marks four methods of its optimisers as not to be compiled, and imports the compiler at their first call in
+    order to say so. Nothing is compiled here, so each is handed back as it is; once the compiler has been
+    imported anyway, nothing is changed.
+    """
+    if "torch._dynamo" in sys.modules:
+        return
+    for name in ("add_param_group", "zero_grad", "state_dict", "load_state_dict"):
+        method = getattr(getattr(torch.optim.Optimizer, name, None), "__wrapped__", None)
+        if method is not None and not hasattr(method, "__dynamo_disable"):
+            setattr(method, "__dynamo_disable", method)

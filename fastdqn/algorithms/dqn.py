@@ -1,0 +1,238 @@
+"""Deep Q-learning: networks, one gradient, and what follows a step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fastdqn.algorithms.descent import Local, build_adam, load_optimizer, set_learning_rate
+from fastdqn.algorithms.losses import weighted_mean
+from fastdqn.algorithms.objectives import Objective, ValueObjective
+from fastdqn.foreach import copy_all, lerp_all
+from fastdqn.networks.noisy import draw_noise, noisy_layers
+from fastdqn.networks.torso import share_weights, torsos, use_channels_last
+from fastdqn.seam import Descent, Group
+from fastdqn.seeds import as_int
+from fastdqn.states import NothingUnfinished, on_cpu, set_generator
+from fastdqn.types import Batch, Metrics
+
+
+@dataclass(frozen=True)
+class Form:
+    """How the arithmetic of an update is laid out; what is computed stays the same."""
+
+    channels_last: bool = False  # convolutions over (N, H, W, C)
+    fused: bool = False  # Adam in one kernel
+    bf16: bool = False  # the network's body in bfloat16; its last layer, targets, loss and Adam stay float32
+    capturable: bool = False  # Adam reads its step size from the device: it may change between replays of a graph
+
+    def describe(self, device: torch.device) -> str:
+        """Return one line about the precision of an update on `device`."""
+        if self.bf16:
+            return "arithmetic: bf16 with a float32 last layer"
+        rounded = device.type == "cuda" and torch.backends.cudnn.allow_tf32
+        return f"arithmetic: float32{', TF32 in convolutions' if rounded else ''}"
+
+
+PLAIN = Form()
+PROGRESS = {"epsilon": ".3f", "loss": ".5f"}
+"""What the progress line of a run of DQN shows, and in which format."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Hyper-parameters of an update; the defaults are the 2017 post's."""
+
+    learning_rate: float = 1e-4  # of Adam
+    adam_epsilon: float = 1e-8
+    double: bool = False  # Double Q-learning (van Hasselt et al. 2015)
+    target_average: float | None = None  # share by which each step moves the target; None to copy it
+    act_with: Literal["online", "target"] = "online"  # the network whose greedy actions are played
+
+
+class DQNLearner(NothingUnfinished):
+    """Deep Q-learning: Adam on an objective's errors, and a target network that is copied now and then, or averaged.
+
+    Networks with noisy layers draw new noise for each update and each act, the target network its own (Fortunato et al.
+    2018, section 3); so does the choice of Double Q-learning (the same paper's eq. 16).
+
+    Args:
+        network: the online network, on its device.
+        build_network: returns another one of the same shape, for the target.
+        settings: of an update.
+        form: how the arithmetic is laid out.
+        objective: what the networks' outputs mean; by default one value an action and the mean squared TD error, as in
+            the 2017 post.
+        noise: random numbers of noisy layers, on the network's device.
+        descent: what becomes of gradients; by default they are stepped here.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        build_network: Callable[[], nn.Module],
+        settings: Settings = Settings(),
+        form: Form = PLAIN,
+        objective: Objective | None = None,
+        noise: torch.Generator | None = None,
+        descent: Descent | None = None,
+    ) -> None:
+        self.network = network
+        self.form = form
+        self.objective: Objective = objective or ValueObjective()
+        self.descent: Descent = descent or Local()
+        self.device = next(network.parameters()).device
+        self.target = build_network().to(self.device).requires_grad_(False)
+        if form.channels_last:
+            use_channels_last(self.network)
+            use_channels_last(self.target)
+        self._build_network = build_network
+        self._settings = settings
+        self._online = [parameter.detach() for parameter in self.network.parameters()]
+        self._copies = [parameter.detach() for parameter in self.target.parameters()]
+        self._copy_target()
+        self.actor = self.network if settings.act_with == "online" else self.target
+        self.noise = noise or torch.Generator(self.device)
+        self._noisy = tuple(noisy_layers(self.network).values())
+        self._noisy_target = tuple(noisy_layers(self.target).values())
+        self._noisy_actor = tuple(noisy_layers(self.actor).values())
+        self._selector = network if settings.double else None
+        self._shared = (
+            next(iter(torsos(network)), None) if settings.double else None
+        )  # target and selector get the same
+        parameters = list(network.parameters())
+        optimizer = build_adam(parameters, settings.learning_rate, settings.adam_epsilon, form.fused, form.capturable)
+        self.group = Group("q", parameters, optimizer)
+
+    def groups(self) -> Sequence[Group]:
+        """Return the one group, the online network."""
+        return (self.group,)
+
+    def act(self, obs: Tensor) -> Tensor:
+        """Return the actions (N,) of largest value for (N, C, H, W); noisy layers draw new noise, one for all games."""
+        self.draw_acting_noise()
+        return self.greedy(obs)
+
+    def draw_acting_noise(self) -> None:
+        """Draw new noise for the network that plays, if it has noisy layers."""
+        draw_noise(self._noisy_actor, self.noise)
+
+    def greedy(self, obs: Tensor) -> Tensor:
+        """Return the actions (N,) of largest value for (N, C, H, W), with the noise that there is."""
+        with torch.no_grad():
+            return self.objective.values(self._outputs(self.actor, obs)).argmax(dim=1)
+
+    def values(self, obs: Tensor) -> Tensor:
+        """Return the online network's values, float32 (B, A), for uint8 (B, C, H, W), as the update computes them."""
+        return self.objective.values(self.outputs(obs))
+
+    def outputs(self, obs: Tensor) -> Tensor:
+        """Return what the online network makes of `obs`, (B, A) values or (B, A, Z) logits, float32."""
+        return self._outputs(self.network, obs)
+
+    def draw_noise(self, generator: torch.Generator | None = None) -> None:
+        """Draw new noise for the online network, if it has noisy layers, with the learner's generator or another."""
+        draw_noise(self._noisy, generator or self.noise)
+
+    def gradient(self, group: Group, batch: Batch) -> Metrics:
+        """Leave the gradient of the mean error on `batch` (B transitions on the device) with the online network."""
+        draw_noise(self._noisy_target, self.noise)
+        # Two regions: in one, PyTorch before 2.11 reuses the selector's bf16 weights, which carry no gradient.
+        with torch.no_grad(), self._arithmetic():
+            next_obs = batch.next_obs
+            if self._shared is not None:
+                next_obs = self._shared.pixels(next_obs)
+            output_t = selector_t = self.target(next_obs)  # (B, A) or (B, A, Z)
+            if self._selector is not None:
+                self.draw_noise()
+                selector_t = self._selector(next_obs)
+        self.draw_noise()
+        with self._arithmetic():
+            output_tm1 = self.network(batch.obs)
+        errors = self.objective.errors(output_tm1, batch, output_t, selector_t)
+        loss = weighted_mean(errors.loss, batch.weight)
+        for parameter in group.parameters:
+            parameter.grad = None
+        loss.backward()
+        return Metrics({"loss": loss.detach(), "mean_q": errors.value.mean()}, errors.priority)
+
+    def stepped(self, group: Group) -> None:  # noqa: ARG002 - there is one group
+        """Move the target network towards the online one, where it is averaged."""
+        if self._settings.target_average is not None:
+            lerp_all(self._copies, self._online, self._settings.target_average)
+
+    def update(self, batch: Batch) -> Metrics:
+        """Make one optimiser step on `batch` (B transitions on the learner's device); does not wait for it."""
+        metrics = self.gradient(self.group, batch)
+        self.descent.step(self.group)
+        self.stepped(self.group)
+        return metrics
+
+    def sync_target(self) -> None:
+        """Copy the online network into the target network (Mnih et al. 2015); nothing to do where it is averaged."""
+        if self._settings.target_average is None:
+            self._copy_target()
+
+    def set_learning_rate(self, learning_rate: float) -> None:
+        """Change the step size of all later updates, graphed ones too; does not wait for the device."""
+        set_learning_rate(self.group.optimizer, learning_rate)
+
+    def center_frames(self, mean: Tensor) -> None:
+        """Subtract `mean`, a frame (H, W) float32, from all inputs from now on, in networks that were made to."""
+        for torso in (*torsos(self.network), *torsos(self.target)):
+            torso.center_frames(mean)
+
+    def replica(self, number: int) -> DQNLearner:
+        """Return a learner that computes gradients at the very same weights, with gradients and noise of its own.
+
+        Its own optimiser never makes a step: this learner's does.
+        """
+        noise = torch.Generator(self.device)
+        noise.manual_seed(as_int(np.random.SeedSequence((self.noise.initial_seed(), number))))
+        other = DQNLearner(
+            self._build_network().to(self.device),
+            self._build_network,
+            self._settings,
+            self.form,
+            self.objective,
+            noise,
+        )
+        share_weights(other.network, self.network)
+        share_weights(other.target, self.target)
+        return other
+
+    def tensors(self) -> Mapping[str, Tensor]:
+        """Return the weights of the online and the target network."""
+        networks = {"network": self.network, "target": self.target}
+        return {f"{name}.{key}": value for name, net in networks.items() for key, value in net.state_dict().items()}
+
+    def state(self) -> dict[str, Any]:
+        """Return copies of networks, optimiser and noise generator."""
+        return {
+            "network": on_cpu(self.network.state_dict()),
+            "target": on_cpu(self.target.state_dict()),
+            "optimizer": on_cpu(self.group.optimizer.state_dict()),
+            "noise": self.noise.get_state(),
+        }
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Continue from there; before the first update."""
+        self.network.load_state_dict(state["network"])
+        self.target.load_state_dict(state["target"])
+        load_optimizer(self.group.optimizer, state["optimizer"])
+        set_generator(self.noise, state["noise"])
+
+    def _arithmetic(self) -> torch.autocast:
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.form.bf16)
+
+    def _outputs(self, network: nn.Module, obs: Tensor) -> Tensor:
+        with self._arithmetic():
+            return network(obs)
+
+    def _copy_target(self) -> None:
+        copy_all(self._copies, self._online)

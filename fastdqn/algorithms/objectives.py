@@ -1,0 +1,76 @@
+"""Objectives: what a network's output means, and how wrong it was; chosen once, when a learner is made."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from torch import Tensor
+
+from fastdqn.algorithms.losses import (
+    categorical_target,
+    expected_values,
+    kl_divergences,
+    q_learning_target,
+    squared_td_errors,
+    taken_values,
+)
+from fastdqn.types import Batch
+
+
+class Errors(NamedTuple):
+    """What an objective says about each transition of a batch."""
+
+    loss: Tensor  # (B,) float32, with gradient
+    priority: Tensor  # (B,) float32 >= 0, how surprising the transition was
+    value: Tensor  # (B,) float32, Q(s, a)
+
+
+class Objective(Protocol):
+    """Turns outputs of networks, (B, A) or (B, A, Z), into values and errors."""
+
+    def values(self, output: Tensor) -> Tensor:
+        """Return the values (B, A) of each action."""
+        ...
+
+    def errors(self, output_tm1: Tensor, batch: Batch, output_t: Tensor, selector_t: Tensor) -> Errors:
+        """Return the errors of `batch`.
+
+        Args:
+            output_tm1: the online network's for `batch.obs`.
+            output_t: the target network's for `batch.next_obs`.
+            selector_t: for `batch.next_obs`, of the network that chooses the action; plain DQN passes `output_t` again.
+        """
+        ...
+
+
+class ValueObjective:
+    """One value for each action; squared TD errors (Mnih et al. 2015), priority |TD error| (Schaul et al. 2016)."""
+
+    def values(self, output: Tensor) -> Tensor:
+        return output
+
+    def errors(self, output_tm1: Tensor, batch: Batch, output_t: Tensor, selector_t: Tensor) -> Errors:
+        target = q_learning_target(batch.reward, batch.discount, output_t, selector_t)
+        value = taken_values(output_tm1, batch.action)
+        loss = squared_td_errors(value, target)
+        return Errors(loss, (target - value).detach().abs(), value.detach())
+
+
+class CategoricalObjective:
+    """A distribution for each action, over fixed atoms (C51, Bellemare et al. 2017).
+
+    Args:
+        atoms: (Z,) float32, evenly spaced, on the learner's device.
+    """
+
+    def __init__(self, atoms: Tensor) -> None:
+        self.atoms = atoms
+
+    def values(self, output: Tensor) -> Tensor:
+        return expected_values(output, self.atoms)
+
+    def errors(self, output_tm1: Tensor, batch: Batch, output_t: Tensor, selector_t: Tensor) -> Errors:
+        target = categorical_target(batch.reward, batch.discount, output_t, self.values(selector_t), self.atoms)
+        logits = taken_values(output_tm1, batch.action)  # (B, Z)
+        loss, priority = kl_divergences(logits, target)
+        return Errors(loss, priority.clamp(min=0.0), logits.detach().softmax(dim=1) @ self.atoms)

@@ -1,0 +1,318 @@
+"""From groups of options to nouns: environments, learners, replays, policies. The order of events is the scripts'.
+
+A group that a script does not have is None, and what it would ask for is off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from fastdqn.algorithms.diagnostics import Diagnostics
+from fastdqn.algorithms.dqn import PLAIN, DQNLearner, Form, Settings
+from fastdqn.algorithms.exploration import EpsilonGreedy, Player, VectorEpsilonGreedy, actions_for, epsilon_at
+from fastdqn.algorithms.objectives import CategoricalObjective, Objective, ValueObjective
+from fastdqn.envs.build import PlayEnv, Wrappers, build_described, build_env, spaces_of
+from fastdqn.envs.many import build_games, num_envs_of
+from fastdqn.envs.vector import VectorEnv, check_num_envs
+from fastdqn.errors import UserError
+from fastdqn.execution.devices import has_bf16, prepare_device
+from fastdqn.execution.graphs import graphs_on
+from fastdqn.execution.player import PlayerPlan, PlayerWeights
+from fastdqn.execution.wire import window_for
+from fastdqn.networks.qnetwork import HeadParts, QNetwork
+from fastdqn.networks.torso import NATURE, SIZES
+from fastdqn.nouns import GamesOnDevice, ManyGames, OneGame, PlayerElsewhere
+from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions, UpdateOptions
+from fastdqn.options.game import GameOptions, PlayerOptions, VectorOptions
+from fastdqn.options.parts import PartOptions
+from fastdqn.options.run import RunOptions
+from fastdqn.replay.memory import check_memory, describe_frame_replay, describe_replay
+from fastdqn.replay.nstep import NStep
+from fastdqn.replay.prioritized import DeviceReplay, PrioritizedReplay
+from fastdqn.replay.ring import FrameReplay
+from fastdqn.replay.stacks import GameStacks
+from fastdqn.replay.transitions import TransitionList
+from fastdqn.schedules import linear
+from fastdqn.seeds import Seeds, as_int, seeds_of, torch_generator
+
+
+def one_game(run: RunOptions, game: GameOptions, dqn: DQNOptions, wrappers: Wrappers) -> OneGame:
+    """Return what plays and learns one game in this process.
+
+    Raises:
+        UserError: there is no such game or device, or the replay does not fit into the memory.
+    """
+    device, seeds = prepare_device(run.device, run.cuda, run.threads), seeds_of(run.seed)
+    env, note = build_described(game, wrappers)
+    learner = build_learner(seeds, dqn, *spaces_of(env), device)
+    replay = build_list_replay(seeds, dqn)
+    player = build_player(env, run.seed, dqn, learner.network)
+    return OneGame(device, learner, replay, player, (note, describe_replay(dqn.replay_size)))
+
+
+def player_elsewhere(
+    run: RunOptions, game: GameOptions, dqn: DQNOptions, pace: PaceOptions, player: PlayerOptions, wrappers: Wrappers
+) -> PlayerElsewhere:
+    """Return what learns one game in this process, and what another one needs to play it.
+
+    Raises:
+        UserError: there is no such game or device, or the replay does not fit into the memory.
+    """
+    device, seeds = prepare_device(run.device, run.cuda, run.threads), seeds_of(run.seed)
+    env, note = build_described(game, wrappers)
+    shape, num_actions = spaces_of(env)
+    learner = build_learner(seeds, dqn, shape, num_actions, device)
+    weights = PlayerWeights(learner.network, player.player_device)
+    plan = PlayerPlan(
+        partial(_player_of, run.seed, game, dqn, wrappers),
+        partial(epsilon_at, dqn=dqn),
+        window_for(game.frame_stack, dqn.n_step),
+        2 * pace.steps,
+        player.player_timeout,
+    )
+    notes = (note, describe_replay(dqn.replay_size))
+    return PlayerElsewhere(device, learner, build_list_replay(seeds, dqn), weights, plan, shape, notes)
+
+
+def many_games(
+    run: RunOptions, game: GameOptions, dqn: DQNOptions, pace: PaceOptions, vector: VectorOptions
+) -> ManyGames:
+    """Return what plays and learns many games at once, with a list replay.
+
+    Raises:
+        UserError: there is no such game or device, or games or replay do not fit.
+    """
+    device, seeds = prepare_device(run.device, run.cuda, run.threads), seeds_of(run.seed)
+    check_games(num_envs_of(vector), run, dqn, pace)  # before memory is taken for them
+    envs, note = build_games(game, vector, seeds.env)
+    learner = build_learner(seeds, dqn, envs.obs_shape, envs.num_actions, device)
+    replay = build_list_replay(seeds, dqn)
+    stacks = GameStacks(envs.num_envs, envs.obs_shape[1:], game.frame_stack, dqn.n_step, dqn.gamma)
+    policy = VectorEpsilonGreedy(
+        lambda: actions_for(learner.act, torch.from_numpy(stacks.obs()).to(device)),
+        envs.num_envs,
+        envs.num_actions,
+        np.random.default_rng(seeds.policy),
+    )
+    notes = (note, describe_replay(dqn.replay_size))
+    return ManyGames(device, envs, learner, replay, stacks, policy, notes)
+
+
+def games_on_device(
+    run: RunOptions,
+    game: GameOptions,
+    dqn: DQNOptions,
+    pace: PaceOptions,
+    vector: VectorOptions,
+    update: UpdateOptions | None = None,
+    agent: AgentOptions | None = None,
+    parts: PartOptions | None = None,
+) -> GamesOnDevice:
+    """Return what plays and learns many games at once, with the replay on the device that trains.
+
+    Raises:
+        UserError: there is no such game or device, or games or replay do not fit.
+    """
+    device, seeds = prepare_device(run.device, run.cuda, run.threads), seeds_of(run.seed)
+    check_games(num_envs_of(vector), run, dqn, pace)  # before memory is taken for them
+    envs, note = build_games(game, vector, seeds.env)
+    form = PLAIN if update is None else fastest_form(update, device)
+    learner = build_learner(seeds, dqn, envs.obs_shape, envs.num_actions, device, form, update, agent, parts)
+    replay = build_device_replay(seeds, dqn, envs, device, parts, channels_last=update is not None)
+    policy = VectorEpsilonGreedy(
+        lambda: actions_for(learner.act, replay.stacks()),
+        envs.num_envs,
+        envs.num_actions,
+        np.random.default_rng(seeds.policy),
+    )
+    reported = agent or AgentOptions()
+    notes = [note, describe_frame_replay(dqn.replay_size, device, vector.frame_size**2)]
+    if agent is not None and parts is not None:
+        notes.append(describe_agent(dqn, agent, parts))
+    if update is not None:
+        notes.append(form.describe(device))
+    return GamesOnDevice(
+        device,
+        envs,
+        learner,
+        replay,
+        policy,
+        schedule_of(dqn, update, parts, learner, replay),
+        Diagnostics(learner, replay, reported.report_env_steps, reported.held_out, as_int(seeds.reports)),
+        tuple(notes),
+    )
+
+
+def build_network(
+    seeds: Seeds,
+    obs_shape: tuple[int, int, int],
+    num_actions: int,
+    update: UpdateOptions | None = None,
+    agent: AgentOptions | None = None,
+    parts: PartOptions | None = None,
+) -> nn.Module:
+    """Return the network on the CPU; the same seed gives the same weights."""
+    entering, parts = update or UpdateOptions(), parts or PartOptions()
+    head = HeadParts(
+        parts.dueling,
+        parts.noise if parts.noisy else None,
+        parts.noisy_sigma,
+        parts.atoms if parts.distributional else None,
+    )
+    size = NATURE if agent is None else SIZES[agent.network]
+    generator = torch_generator(seeds.network)
+    return QNetwork(obs_shape, num_actions, generator, entering.frame_scale, entering.center_frames, head, size)
+
+
+def build_learner(
+    seeds: Seeds,
+    dqn: DQNOptions,
+    obs_shape: tuple[int, int, int],
+    num_actions: int,
+    device: torch.device,
+    form: Form = PLAIN,
+    update: UpdateOptions | None = None,
+    agent: AgentOptions | None = None,
+    parts: PartOptions | None = None,
+) -> DQNLearner:
+    """Return the learner, with its networks on `device`."""
+    network = partial(build_network, seeds, obs_shape, num_actions, update, agent, parts)
+    agent = agent or AgentOptions()
+    settings = Settings(dqn.learning_rate, dqn.adam_epsilon, dqn.double, agent.target_average, agent.act_with)
+    noise = torch.Generator(device).manual_seed(as_int(seeds.noise))
+    return DQNLearner(network().to(device), network, settings, form, _objective_of(parts, device), noise)
+
+
+def build_list_replay(seeds: Seeds, dqn: DQNOptions) -> TransitionList:
+    """Return the empty replay.
+
+    Raises:
+        UserError: it will not fit into the memory that is available now.
+    """
+    check_memory(dqn.replay_size)
+    return TransitionList(dqn.replay_size, np.random.default_rng(seeds.replay))
+
+
+def build_device_replay(
+    seeds: Seeds,
+    dqn: DQNOptions,
+    envs: VectorEnv,
+    device: torch.device,
+    parts: PartOptions | None = None,
+    channels_last: bool = False,
+) -> DeviceReplay:
+    """Return the empty replay of frames on `device`, drawn from uniformly or by priority.
+
+    Raises:
+        UserError: it will not fit, or is too small for so many games.
+    """
+    stack, height, width = envs.obs_shape
+    frames = FrameReplay(
+        dqn.replay_size,
+        envs.num_envs,
+        (height, width),
+        stack,
+        dqn.n_step,
+        dqn.gamma,
+        device,
+        as_int(seeds.replay),
+        channels_last,
+        lambda: envs.newest,
+    )
+    if parts is None or not parts.prioritized:
+        return frames
+    return PrioritizedReplay(frames, parts.priority_exponent, parts.priority_floor)
+
+
+def build_player(env: PlayEnv, seed: int, dqn: DQNOptions, network: nn.Module, env_steps: int = 0) -> Player:
+    """Return the epsilon-greedy player of `env`.
+
+    A player that takes over after `env_steps` of another has other random numbers.
+    """
+    seeds = seeds_of(seed, env_steps)
+    device = next(network.parameters()).device
+    policy = EpsilonGreedy(network, spaces_of(env)[1], device, np.random.default_rng(seeds.policy))
+    return Player(env, policy, NStep(dqn.n_step, dqn.gamma), as_int(seeds.env))
+
+
+def check_games(count: int, run: RunOptions, dqn: DQNOptions, pace: PaceOptions) -> None:
+    """Refuse more games at once than the memory holds, and a run that is too short for so many.
+
+    Raises:
+        UserError: with what to change.
+    """
+    check_num_envs(count)
+    most = run.max_env_steps
+    if dqn.replay_initial < dqn.n_step * count:
+        raise UserError(
+            f"--replay-initial {dqn.replay_initial} is too little for {count} games at once, whose windows of "
+            f"{dqn.n_step} env steps must be complete before the first update; it must be at least "
+            f"{dqn.n_step * count}."
+        )
+    if most is not None and most <= dqn.replay_initial + pace.steps + count:
+        raise UserError(
+            f"--max-env-steps {most} ends the run of {count} games before its first update, which waits for "
+            f"--replay-initial {dqn.replay_initial} transitions; raise the first or lower the second."
+        )
+
+
+def fastest_form(update: UpdateOptions, device: torch.device) -> Form:
+    """Return the form in which an update is fastest on `device`, in the precision that is asked for."""
+    bf16 = update.precision == "bf16" or (update.precision == "auto" and has_bf16(device))
+    return Form(channels_last=True, fused=True, bf16=bf16, capturable=graphs_on(device))
+
+
+def schedule_of(
+    dqn: DQNOptions,
+    update: UpdateOptions | None,
+    parts: PartOptions | None,
+    learner: DQNLearner,
+    replay: DeviceReplay,
+) -> Callable[[int], None]:
+    """Return what sets, at an env step, all that changes with env steps: the step size, and beta with priorities."""
+    final = None if update is None else update.final_learning_rate
+    over = 1 if update is None else update.learning_rate_decay
+
+    def schedule(env_steps: int) -> None:
+        if final is not None:
+            learner.set_learning_rate(linear(env_steps, dqn.learning_rate, final, over))
+        if parts is not None and isinstance(replay, PrioritizedReplay):
+            replay.set_beta(linear(env_steps, parts.importance_exponent, 1.0, parts.importance_decay))
+
+    return schedule
+
+
+def describe_agent(dqn: DQNOptions, agent: AgentOptions, parts: PartOptions) -> str:
+    """Return one line that names the parts that are on, with their settings."""
+    said = [
+        f"{dqn.n_step}-step returns" if dqn.n_step > 1 else "",
+        "double" if dqn.double else "",
+        "dueling" if parts.dueling else "",
+        f"{parts.noise} noise" if parts.noisy else "",
+        f"prioritized (alpha {parts.priority_exponent:g}, beta from {parts.importance_exponent:g} to 1 over "
+        f"{parts.importance_decay:,} env steps)"
+        if parts.prioritized
+        else "",
+        f"epsilon from {dqn.epsilon_start:g} to {dqn.epsilon_final:g}" if dqn.epsilon_start > 0 else "no epsilon",
+        f"{parts.atoms} atoms from {parts.value_min:g} to {parts.value_max:g}" if parts.distributional else "",
+    ]
+    return f"agent: {agent.network} network, {', '.join(part for part in said if part)}"
+
+
+def _player_of(
+    seed: int, game: GameOptions, dqn: DQNOptions, wrappers: Wrappers, network: Any, env_steps: int
+) -> Player:
+    """Return the player in a process of its own, which builds its own environment."""
+    return build_player(build_env(game, wrappers), seed, dqn, network, env_steps)
+
+
+def _objective_of(parts: PartOptions | None, device: torch.device) -> Objective:
+    if parts is None or not parts.distributional:
+        return ValueObjective()
+    return CategoricalObjective(torch.linspace(parts.value_min, parts.value_max, parts.atoms, device=device))

@@ -1,0 +1,1 @@
+"""Command lines: of the scripts, and the command `fastdqn`."""

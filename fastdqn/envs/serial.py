@@ -1,0 +1,80 @@
+"""Environments played one after the other: for environments of one's own, and as a plain reference for many at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdqn.envs.build import PlayEnv, spaces_of
+from fastdqn.envs.rerun import Rerun
+from fastdqn.envs.vector import distinct_seeds
+from fastdqn.states import NothingUnfinished, copied
+from fastdqn.types import EpisodeEnd, Frame, VectorStep
+
+
+class SerialVector(NothingUnfinished):
+    """N environments, one played after the other: for environments of one's own, and a plain reference.
+
+    Args:
+        envs: environments as `build_env` returns them.
+        seed: every environment gets a seed of its own that is drawn from this one.
+    """
+
+    def __init__(self, envs: list[PlayEnv], seed: np.random.SeedSequence) -> None:
+        self.num_envs = len(envs)
+        self.threads = 0
+        self.obs_shape, self.num_actions = spaces_of(envs[0])
+        self.seeds = distinct_seeds(seed, self.num_envs)
+        self.envs = [Rerun(env, int(s)) for env, s in zip(envs, self.seeds, strict=True)]
+        self.newest: Frame = np.zeros((self.num_envs, *self.obs_shape[1:]), np.uint8)
+        self._over: NDArray[np.bool_] = np.zeros(self.num_envs, bool)
+        self._actions = np.zeros(self.num_envs, np.int64)
+
+    def reset(self) -> Frame:
+        self._over[:] = False
+        self.envs = [Rerun(one.env, int(s)) for one, s in zip(self.envs, self.seeds, strict=True)]
+        self.newest = np.stack([_newest(env.reset()) for env in self.envs])
+        return self.newest
+
+    def send(self, actions: NDArray[np.int64]) -> None:
+        self._actions = actions
+
+    def recv(self) -> VectorStep:
+        count = self.num_envs
+        reset = self._over
+        reward = np.zeros(count, np.float32)
+        terminated, truncated = np.zeros(count, bool), np.zeros(count, bool)
+        frames: list[Frame] = []
+        episodes: tuple[EpisodeEnd, ...] = ()
+        for i, env in enumerate(self.envs):
+            if reset[i]:
+                obs = env.reset()
+            else:
+                obs, reward[i], terminated[i], truncated[i] = env.step(int(self._actions[i]))
+            frames.append(_newest(obs))
+            episodes += env.pop_finished()
+        self._over = terminated | truncated
+        self.newest = np.stack(frames)
+        return VectorStep(self.newest, reward, terminated, truncated & ~terminated, reset, episodes)
+
+    def state(self) -> dict[str, Any]:
+        return {"games": [env.state() for env in self.envs], "over": copied(self._over)}
+
+    def load(self, state: Mapping[str, Any]) -> NDArray[np.bool_]:
+        frames: list[Frame] = []
+        for env, said in zip(self.envs, state["games"], strict=True):
+            shown = [_newest(obs) for _, obs, _ in env.play_again(said)]
+            frames.append(shown[-1])
+        self.newest = np.stack(frames)
+        anew = np.array([not env.repeated for env in self.envs])
+        self._over = state["over"].numpy() | anew
+        return anew
+
+
+def _newest(obs: Any) -> Frame:
+    """Return the newest frame (H, W) of a stack."""
+    frames: tuple[Frame, ...] | None = getattr(obs, "frames", None)
+    return np.asarray(obs)[-1] if frames is None else frames[-1][0]

@@ -1,0 +1,1 @@
+"""How a script is carried out: devices, graphs, threads, processes. Nothing here knows of losses."""

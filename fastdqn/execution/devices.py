@@ -1,0 +1,88 @@
+"""Devices and threads: where the learner runs, or one sentence about why it cannot run there."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import sys
+from pathlib import Path
+
+import torch
+
+from fastdqn import process
+from fastdqn.errors import UserError
+from fastdqn.execution.side_by_side import flush_denormals
+
+M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3  # malloc.h
+
+
+def prepare_device(device: str | None = None, cuda: bool = False, threads: int | None = None) -> torch.device:
+    """Return the device that is asked for, and set the number of PyTorch's CPU threads.
+
+    Args:
+        device: cpu, cuda, cuda:N or auto; None for cpu.
+        cuda: whether CUDA was asked for by itself.
+        threads: of PyTorch on the CPU, None for one for each core.
+
+    Raises:
+        UserError: the device's name means nothing, or the device is not there.
+    """
+    torch.set_num_threads(threads or process.cores())
+    name = "cuda" if cuda and device in (None, "auto") else device or "cpu"
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        found = torch.device(name)
+    except RuntimeError:
+        found = torch.device("meta")
+    if found.type not in ("cpu", "cuda"):
+        raise UserError(f"--device {name} is not a device that fastdqn trains on; use cpu, cuda, cuda:N or auto.")
+    if found.type == "cuda" and not torch.cuda.is_available():
+        raise UserError(
+            f"CUDA was asked for, but this PyTorch ({torch.__version__}) sees no CUDA device; leave it out to train on "
+            "the CPU, or install a CUDA build of PyTorch and the NVIDIA driver."
+        )
+    if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
+        raise UserError(f"--device {name}: there are only {torch.cuda.device_count()} CUDA devices, from cuda:0 on.")
+    if found.type == "cuda":
+        found = torch.device("cuda", found.index or 0)
+        torch.cuda.set_device(found)  # streams and events that name no device are then this one's
+    return found
+
+
+def has_bf16(device: torch.device) -> bool:
+    """Tell whether `device` computes in bfloat16 itself; where it is emulated it is far slower than float32."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_capability(device) >= (8, 0)
+    capabilities = torch.backends.cpu.get_cpu_capability()
+    flags = _cpu_flags()
+    return capabilities.startswith("AVX512") and bool({"avx512_bf16", "amx_bf16"} & flags)
+
+
+def prepare_memory() -> None:
+    """Set up this process for the fastest update: freed memory is kept, and denormal numbers are zero."""
+    keep_freed_memory()
+    flush_denormals()
+
+
+def keep_freed_memory() -> None:
+    """Let the C library keep the memory that an update gives back, instead of asking the system for it each time.
+
+    On Linux with glibc; elsewhere nothing. An update's temporaries are tens of megabytes, and fetching them anew page
+    by page takes a good part of its time. Not for replays that keep frames on the heap (LOG.md, "A heap that grew").
+    """
+    if not sys.platform.startswith("linux"):
+        return
+    with contextlib.suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(M_MMAP_THRESHOLD, 32 * 2**20)
+        mallopt(M_TRIM_THRESHOLD, 2**30)
+        mallopt(M_TOP_PAD, 64 * 2**20)
+
+
+def _cpu_flags() -> set[str]:
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("flags"):
+                return set(line.split())
+    return set()

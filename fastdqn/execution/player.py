@@ -1,0 +1,163 @@
+"""A player in its own process, a trainer in this one, a bounded queue between them.
+
+The player owns the environment, its exploration and the stop test. It sends one message for each env step through a
+queue of 2N messages, so it runs at most 2N env steps ahead; the trainer takes exactly N for each update, so the ratio
+of updates to env steps does not depend on which of the two is faster.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Callable
+from types import TracebackType
+from typing import Literal, NamedTuple, Protocol
+
+import torch
+from torch import nn
+
+from fastdqn.execution.processes import ChildProcess, Outbox
+from fastdqn.execution.wire import FrameDecoder, FrameEncoder, WireStep
+from fastdqn.types import PlayedStep
+
+
+class Plays(Protocol):
+    """One environment, and who plays it."""
+
+    def step(self, epsilon: float) -> PlayedStep:
+        """Play one env step."""
+        ...
+
+
+class StopTest(Protocol):
+    """Says when a run is over."""
+
+    def add(self, score: float) -> None:
+        """Count a finished game's raw score."""
+        ...
+
+    def reason(self, env_steps: int) -> str | None:
+        """Return why the run is over after `env_steps`, or None while it is not."""
+        ...
+
+
+class Message(NamedTuple):
+    """One env step of the player."""
+
+    played: PlayedStep
+    epsilon: float
+    reason: str | None  # why the run is over after this env step
+
+
+class _Wire(NamedTuple):
+    step: WireStep
+    epsilon: float
+    reason: str | None
+
+
+class PlayerWeights:
+    """The weights that the player acts with.
+
+    With `player_device` "same" they are the learner's own, in shared memory (CUDA: by CUDA IPC): each update is
+    noticed at once and nothing is copied. With "cpu" they are a shared copy that `publish` refreshes.
+    """
+
+    def __init__(self, network: nn.Module, player_device: Literal["same", "cpu"]) -> None:
+        """Take the learner's network, on its device."""
+        self._source = network
+        learns_on_cpu = next(network.parameters()).device.type == "cpu"
+        self._copy = None if player_device == "same" or learns_on_cpu else copy.deepcopy(network).cpu()
+        self.network = (self._copy or network).share_memory()
+
+    @property
+    def device(self) -> torch.device:
+        """Where the player evaluates the network."""
+        return next(self.network.parameters()).device
+
+    def publish(self) -> None:
+        """Let the player have the learner's newest weights; free when they are the same."""
+        if self._copy is not None:
+            self._copy.load_state_dict(self._source.state_dict())
+
+
+class PlayerPlan(NamedTuple):
+    """What a player process is to do; all of it can be sent to a process."""
+
+    build: Callable[[nn.Module, int], Plays]  # from a network, and the env steps that another player has played before
+    epsilon_at: Callable[[int], float]  # of an env step, the first is 1
+    window: int  # frames that the two sides remember
+    ahead: int  # env steps that the player may be ahead, 2N
+    timeout: float  # seconds without an env step after which it counts as hung
+
+
+class PlayerProcess:
+    """The player process, as a context manager: started on entry, stopped and joined on exit.
+
+    Args:
+        plan: what it does.
+        weights: that it acts with.
+        stop: the stop test so far; the player continues with a copy of it.
+        begun: env steps that another player has played before.
+    """
+
+    def __init__(self, plan: PlayerPlan, weights: PlayerWeights, stop: StopTest, begun: int = 0) -> None:
+        args = (plan, weights.network, stop, begun)
+        self._child = ChildProcess(_play, args, "player", plan.ahead, plan.timeout)
+        self._decoder = FrameDecoder(plan.window)
+        self.reason: str | None = None
+        """Why the player ended the run, once it has."""
+
+    @property
+    def pid(self) -> int | None:
+        """The player's process id."""
+        return self._child.pid
+
+    def __enter__(self) -> PlayerProcess:
+        self._child.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._child.__exit__(kind, error, trace)
+
+    def take(self, count: int) -> list[Message]:
+        """Return the next `count` env steps in the order in which they were played.
+
+        Fewer only if the player has ended the run (see `reason`) or a signal asks this process to stop.
+
+        Raises:
+            RunError: the player died, failed (its traceback is part of the message) or has hung.
+        """
+        messages: list[Message] = []
+        while len(messages) < count and self.reason is None:
+            wire: _Wire | None = self._child.receive()
+            if wire is None:
+                break
+            messages.append(Message(self._decoder.decode(wire.step), wire.epsilon, wire.reason))
+            self.reason = wire.reason
+        return messages
+
+    def queued(self) -> int:
+        """Return how many env steps wait in the queue, at most 2N (0 where the system cannot tell)."""
+        return self._child.queued()
+
+
+def _play(plan: PlayerPlan, network: nn.Module, stop: StopTest, begun: int, outbox: Outbox) -> None:
+    """What the player process does."""
+    device = next(network.parameters()).device
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    player = plan.build(network, begun)
+    encoder = FrameEncoder(plan.window)
+    for env_step in itertools.count(begun + 1):
+        epsilon = plan.epsilon_at(env_step)
+        played = player.step(epsilon)
+        for episode in played.episodes:
+            stop.add(episode.score)
+        reason = stop.reason(env_step)
+        if outbox.asked_to_stop():
+            break
+        outbox.put(_Wire(encoder.encode(played), epsilon, reason))
+        if reason is not None:
+            break

@@ -1,0 +1,194 @@
+"""A child process: spawned, watched, drained, joined, killed if it must be, with its traceback if it fails.
+
+The child gets a bounded queue, on which it puts messages, and a pipe, on which it is asked to stop. Whatever ends one
+side ends the other: an exception in the child is raised in the parent with its traceback, a killed or hung child is
+noticed, a child whose parent is gone leaves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing.connection
+import os
+import queue
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Callable, Generator
+from multiprocessing.connection import Connection
+from types import TracebackType
+from typing import Any
+
+import torch
+import torch.multiprocessing
+
+from fastdqn import process
+from fastdqn.errors import RunError
+
+POLL_SECONDS = 0.2
+"""How long the parent waits for a message before it looks for signals and a dead child."""
+LEAVE_SECONDS = 4.0
+"""How long a child has to leave after it was asked to, before it is killed."""
+
+
+class Outbox:
+    """The child's side: where its messages go, and whether it has been asked to stop."""
+
+    def __init__(self, messages: Any, control: Connection) -> None:
+        self._messages = messages
+        self._control = control
+
+    def put(self, message: Any) -> None:
+        """Send `message`; wait while the queue is full."""
+        self._messages.put(message)
+
+    def asked_to_stop(self) -> bool:
+        """Tell whether the parent wants this process to leave."""
+        return self._control.poll()
+
+
+class ChildProcess:
+    """A child process, as a context manager: started on entry, stopped and joined on exit.
+
+    Args:
+        work: what the child does, importable, called with `args` and its `Outbox`.
+        args: sent to the child.
+        name: of the process; "fastdqn-player" is called "the player process" where it fails.
+        capacity: messages that the queue holds.
+        timeout: seconds without a message after which a living child counts as hung.
+    """
+
+    def __init__(
+        self, work: Callable[..., None], args: tuple[Any, ...], name: str, capacity: int, timeout: float
+    ) -> None:
+        context = torch.multiprocessing.get_context("spawn")
+        self._called = f"The {name} process"
+        self._timeout = timeout
+        self._queue: Any = context.Queue(maxsize=capacity)
+        # A pipe, not an Event: an Event's lock would stay locked for ever if the child were killed while holding it.
+        control, child_end = context.Pipe()
+        self._control: Connection = control
+        self._child_end: Connection = child_end
+        self._process = context.Process(
+            target=_run, args=(work, args, self._queue, child_end), name=f"fastdqn-{name}", daemon=True
+        )
+
+    @property
+    def pid(self) -> int | None:
+        """The child's process id."""
+        return self._process.pid
+
+    def __enter__(self) -> ChildProcess:
+        with process.signals_held(), _one_thread_environment():
+            self._process.start()
+        self._child_end.close()
+        # Only the child writes. With this end closed too, a child killed in the middle of a message
+        # is an end of file here, not a wait for the rest of it.
+        self._queue._writer.close()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with contextlib.suppress(OSError):
+            self._control.send("stop")
+        deadline = time.monotonic() + LEAVE_SECONDS
+        while self._process.is_alive() and time.monotonic() < deadline:
+            self._drain()
+            self._process.join(0.02)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join(1.0)
+        self._queue.close()
+        self._control.close()
+
+    def receive(self) -> Any:
+        """Return the next message; None once a signal asks this process to stop.
+
+        Raises:
+            RunError: the child died, failed (its traceback is part of the message) or has hung.
+        """
+        waiting_since = time.monotonic()
+        while True:
+            alive = self._process.is_alive()
+            try:
+                return self._queue.get(timeout=POLL_SECONDS)
+            except queue.Empty:
+                if process.stop_signal():
+                    return None
+                if not alive:
+                    raise self._failed() from None
+                if time.monotonic() - waiting_since > self._timeout:
+                    raise RunError(
+                        f"{self._called} has sent nothing for {self._timeout:g} seconds and counts as hung."
+                    ) from None
+            except (EOFError, OSError):
+                if process.stop_signal():
+                    return None
+                raise self._failed() from None
+
+    def queued(self) -> int:
+        """Return how many messages wait in the queue (0 where the system cannot tell)."""
+        try:
+            return int(self._queue.qsize())
+        except NotImplementedError:  # macOS
+            return 0
+
+    def _drain(self) -> None:
+        with contextlib.suppress(queue.Empty, EOFError, OSError):
+            while True:
+                self._queue.get_nowait()
+
+    def _failed(self) -> RunError:
+        self._process.join(LEAVE_SECONDS)
+        trace = ""
+        with contextlib.suppress(EOFError, OSError):
+            if self._control.poll():
+                trace = self._control.recv()
+        code = self._process.exitcode
+        if trace:
+            return RunError(f"{trace.rstrip()}\n{self._called} failed; its traceback is above.")
+        how = f"was killed by {signal.Signals(-code).name}" if code is not None and code < 0 else f"left with {code}"
+        return RunError(f"{self._called} {how}.")
+
+
+def _run(work: Callable[..., None], args: tuple[Any, ...], messages: Any, control: Connection) -> None:
+    """What the child process runs."""
+    process.install()
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    try:
+        torch.set_num_threads(1)
+        work(*args, Outbox(messages, control))
+        messages.close()
+        messages.join_thread()
+    except BaseException:
+        with contextlib.suppress(OSError):
+            control.send(traceback.format_exc())
+        messages.close()
+        messages.join_thread()  # what was sent before is not lost
+        os._exit(1)
+
+
+def _leave_with_parent() -> None:
+    """Wait for the parent's end, however it comes, and leave at once."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        multiprocessing.connection.wait([parent.sentinel])
+        os._exit(1)
+
+
+@contextlib.contextmanager
+def _one_thread_environment() -> Generator[None]:
+    """Give a child that starts now one thread for each numeric library: set before its first import."""
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    before = {name: os.environ.get(name) for name in names}
+    os.environ.update(dict.fromkeys(names, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

@@ -1,0 +1,117 @@
+"""The network: a torso, and a head that turns features into values for each action."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from fastdqn.networks.noisy import FactorisedNoisyLinear, IndependentNoisyLinear
+from fastdqn.networks.torso import NATURE, Size, Torso
+
+
+class HeadParts(NamedTuple):
+    """What a head is made of besides linear layers."""
+
+    dueling: bool = False
+    noise: str | None = None  # "factorised" or "independent"
+    sigma: float | None = None  # at the start; by default the NoisyNet paper's
+    atoms: int | None = None  # Z, of a distribution for each action instead of one value
+
+
+class Stream(nn.Sequential):
+    """Layers of which the last computes in float32 even where the others do not."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        *body, last = self
+        hidden = input
+        for layer in body:
+            hidden = layer(hidden)
+        with torch.autocast(hidden.device.type, enabled=False):  # Pong's values differ by less than bf16 can tell apart
+            return last(hidden.to(next(last.parameters()).dtype))
+
+
+class DuelingHead(nn.Module):
+    """Value and advantage in two streams: Q(s, a) = V(s) + A(s, a) - mean_a' A(s, a') (Wang et al. 2016, eq. 9).
+
+    With atoms the same holds for each atom's logit (Hessel et al. 2017, section 3, "The Integrated Agent").
+
+    Deviates: Wang et al. scale the gradient that enters the torso by 1/sqrt(2) and clip its norm to 10; the 2017 post's
+    author does neither.
+
+    Args:
+        stream: makes a stream of layers with so many outputs.
+        num_actions: A.
+        atoms: Z, or None for one value an action.
+    """
+
+    def __init__(self, stream: Callable[[int], Stream], num_actions: int, atoms: int | None) -> None:
+        super().__init__()
+        self.value = stream(atoms or 1)
+        self.advantage = stream(num_actions * (atoms or 1))
+        self._shape = (num_actions, atoms or 1)
+
+    def forward(self, features: Tensor) -> Tensor:
+        value = self.value(features).unsqueeze(1)  # (B, 1, Z)
+        advantage = self.advantage(features).unflatten(1, self._shape)  # (B, A, Z)
+        return (value + advantage - advantage.mean(dim=1, keepdim=True)).flatten(1)  # (B, A * Z)
+
+
+class QNetwork(nn.Module):
+    """A torso, a hidden layer, and values for each action; by default Nature DQN's whole network.
+
+    Takes uint8 (B, C, H, W), returns float32 (B, A), or logits (B, A, Z) when its head has atoms. Weights start as
+    PyTorch's defaults (noisy layers as their paper says), drawn from `generator` alone, so that a seed fixes them
+    whatever else draws random numbers.
+    """
+
+    def __init__(
+        self,
+        obs_shape: tuple[int, int, int],
+        num_actions: int,
+        generator: torch.Generator,
+        frame_scale: float = 255.0,
+        center_frames: bool = False,
+        parts: HeadParts = HeadParts(),  # noqa: B008 - a constant
+        size: Size = NATURE,
+    ) -> None:
+        super().__init__()
+        channels, height, width = obs_shape
+        self.torso = Torso(channels, height, width, frame_scale, center_frames, size)
+        features = self.torso.features
+
+        def stream(outputs: int) -> Stream:
+            return Stream(_linear(features, size.hidden, parts), nn.ReLU(), _linear(size.hidden, outputs, parts))
+
+        self.head = (
+            DuelingHead(stream, num_actions, parts.atoms) if parts.dueling else stream(num_actions * (parts.atoms or 1))
+        )
+        self._shape = None if parts.atoms is None else (num_actions, parts.atoms)
+        _draw_first_weights(self, generator)
+
+    def forward(self, obs: Tensor) -> Tensor:
+        values = self.head(self.torso(obs))
+        return values if self._shape is None else values.unflatten(1, self._shape)
+
+
+def _linear(inputs: int, outputs: int, parts: HeadParts) -> nn.Module:
+    """Return a linear layer with the noise that `parts` name."""
+    if parts.noise is None:
+        return nn.Linear(inputs, outputs)
+    kind = FactorisedNoisyLinear if parts.noise == "factorised" else IndependentNoisyLinear
+    return kind(inputs, outputs) if parts.sigma is None else kind(inputs, outputs, parts.sigma)
+
+
+def _draw_first_weights(module: nn.Module, generator: torch.Generator) -> None:
+    """Redraw every weight uniformly: in +-1/sqrt(fan_in) as PyTorch does, or in a noisy layer's own bound."""
+    for layer in module.modules():
+        if isinstance(layer, nn.Conv2d | nn.Linear | FactorisedNoisyLinear | IndependentNoisyLinear):
+            noisy = not isinstance(layer, nn.Conv2d | nn.Linear)
+            bound = layer.bound if noisy else 1.0 / math.sqrt(layer.weight[0].numel())
+            with torch.no_grad():
+                layer.weight.uniform_(-bound, bound, generator=generator)
+                if layer.bias is not None:
+                    layer.bias.uniform_(-bound, bound, generator=generator)

@@ -1,0 +1,119 @@
+"""The torso: from frames to features, by convolutions."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from fastdqn.errors import UserError
+
+
+class Size(NamedTuple):
+    """How large a network is."""
+
+    name: str
+    convs: tuple[tuple[int, int, int], ...]  # (filters, kernel, stride) of each convolution
+    hidden: int  # rectified units between features and values
+    least: int  # side of the smallest frame that it can take
+
+
+NATURE = Size("Nature", ((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512, 36)
+"""Nature DQN's network (Mnih et al. 2015, Methods, "Model architecture")."""
+NARROW = Size("narrow", ((16, 8, 4), (32, 4, 2), (32, 3, 1)), 256, 36)
+"""Nature's with half as many filters and hidden units: a third of its arithmetic."""
+SIZES = {size.name.lower(): size for size in (NATURE, NARROW)}
+
+
+class Torso(nn.Module):
+    """Convolutions, each followed by a rectifier; by default Nature DQN's.
+
+    Takes uint8 (B, C, H, W), divides it by `frame_scale`, returns float32 (B, features). With `center_frames` a mean
+    frame, zero until somebody sets it, is subtracted first; it is part of the state. What `pixels` made of frames is
+    taken, too.
+    """
+
+    mean_frame: Tensor | None  # (H, W) float32
+
+    def __init__(
+        self,
+        in_channels: int = 4,
+        height: int = 84,
+        width: int = 84,
+        frame_scale: float = 255.0,
+        center_frames: bool = False,
+        size: Size = NATURE,
+    ) -> None:
+        super().__init__()
+        self.register_buffer("mean_frame", torch.zeros(height, width) if center_frames else None)
+        self.layout = torch.preserve_format  # of what enters the convolutions
+        self._scale = 1.0 / frame_scale
+        if min(height, width) < size.least:
+            raise UserError(f"the {size.name} network needs frames of at least {size.least}x{size.least} pixels")
+        layers: list[nn.Module] = []
+        for filters, kernel, stride in size.convs:
+            layers += [nn.Conv2d(in_channels, filters, kernel, stride), nn.ReLU()]
+            height, width = (height - kernel) // stride + 1, (width - kernel) // stride + 1
+            in_channels = filters
+        self.convs = nn.Sequential(*layers, nn.Flatten())
+        self.features = in_channels * height * width
+
+    def forward(self, obs: Tensor) -> Tensor:
+        return self.convs(obs if obs.is_floating_point() else self.pixels(obs))
+
+    def pixels(self, obs: Tensor) -> Tensor:
+        """Return what the convolutions get of uint8 (B, C, H, W), in their layout and in the arithmetic that is on:
+        float32, or bfloat16 under autocast.
+        """
+        kind = _arithmetic(obs.device)
+        exact = kind if self.mean_frame is None else torch.float32  # bf16 has every byte: either rounds once
+        pixels = obs.to(exact, copy=True, memory_format=self.layout)
+        if self.mean_frame is not None:
+            pixels -= _as_laid_out(self.mean_frame, pixels)
+        return pixels.mul_(self._scale).to(kind)
+
+    def center_frames(self, mean: Tensor) -> None:
+        """Subtract `mean`, (H, W) float32, from all inputs, if it was made to."""
+        if self.mean_frame is not None:
+            self.mean_frame.copy_(mean)
+
+
+def torsos(network: nn.Module) -> list[Torso]:
+    """Return the parts of `network` that take frames."""
+    return [module for module in network.modules() if isinstance(module, Torso)]
+
+
+def share_weights(network: nn.Module, other: nn.Module) -> None:
+    """Let `network` have the weights of `other`, the very same memory, but gradients and noise of its own."""
+    for own, shared in zip(network.parameters(), other.parameters(), strict=True):
+        own.data = shared.data
+    for torso, shared in zip(torsos(network), torsos(other), strict=True):
+        torso.mean_frame, torso.layout = shared.mean_frame, shared.layout
+
+
+def use_channels_last(network: nn.Module) -> None:
+    """Lay the convolutions of `network` out with channels last (N, H, W, C), in place; values stay the same.
+
+    What enters them is laid out so when it becomes numbers; on the CPU that is slow unless the bytes are laid out so
+    already, which the replay does there at a fraction of the cost.
+    """
+    network.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue] - an overload is missing
+    for torso in torsos(network):
+        torso.layout = torch.channels_last
+
+
+def _arithmetic(device: torch.device) -> torch.dtype:
+    """Return the precision in which products of float32 are computed on `device` now."""
+    kind = device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else torch.float32
+
+
+def _as_laid_out(frame: Tensor, pixels: Tensor) -> Tensor:
+    """Return `frame`, (H, W), so that it meets `pixels`, (B, C, H, W), without strides: one for each channel where
+    channels are last.
+    """
+    channels = pixels.shape[1]
+    if channels == 1 or not pixels.is_contiguous(memory_format=torch.channels_last):
+        return frame
+    return frame.unsqueeze(-1).expand(*frame.shape, channels).contiguous().permute(2, 0, 1)

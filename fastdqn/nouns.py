@@ -1,0 +1,64 @@
+"""What scripts are made of: the nouns that `build` returns, a tuple for each way to play."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+
+from fastdqn.algorithms.diagnostics import Diagnostics
+from fastdqn.algorithms.dqn import DQNLearner
+from fastdqn.algorithms.exploration import Player, VectorEpsilonGreedy
+from fastdqn.envs.vector import VectorEnv
+from fastdqn.execution.player import PlayerPlan, PlayerWeights
+from fastdqn.replay.prioritized import DeviceReplay
+from fastdqn.replay.stacks import GameStacks
+from fastdqn.replay.transitions import TransitionList
+
+
+class OneGame(NamedTuple):
+    """One game, played in this process."""
+
+    device: torch.device
+    learner: DQNLearner
+    replay: TransitionList
+    player: Player
+    notes: tuple[str, ...]
+
+
+class PlayerElsewhere(NamedTuple):
+    """One game, played in a process of its own."""
+
+    device: torch.device
+    learner: DQNLearner
+    replay: TransitionList
+    weights: PlayerWeights
+    plan: PlayerPlan
+    obs_shape: tuple[int, int, int]  # (C, H, W)
+    notes: tuple[str, ...]
+
+
+class ManyGames(NamedTuple):
+    """Many games at once, and a list replay."""
+
+    device: torch.device
+    games: VectorEnv
+    learner: DQNLearner
+    replay: TransitionList
+    stacks: GameStacks
+    policy: VectorEpsilonGreedy
+    notes: tuple[str, ...]
+
+
+class GamesOnDevice(NamedTuple):
+    """Many games at once, and a replay of frames on the device."""
+
+    device: torch.device
+    games: VectorEnv
+    learner: DQNLearner
+    replay: DeviceReplay
+    policy: VectorEpsilonGreedy
+    schedule: Callable[[int], None]  # sets, at an env step, all that changes with env steps
+    diagnostics: Diagnostics
+    notes: tuple[str, ...]

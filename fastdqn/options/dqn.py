@@ -1,0 +1,133 @@
+"""Deep Q-learning: its hyper-parameters, and how many env steps there are for each update."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from fastdqn.errors import UserError
+from fastdqn.options.fields import above_zero, at_least, beside, between
+
+NetworkName = Literal["nature", "narrow"]
+
+
+@dataclass(frozen=True)
+class DQNOptions:
+    """Deep Q-learning. The defaults are the 2017 post's for Pong."""
+
+    replay_size: int = 100_000
+    """Transitions that the replay holds."""
+    replay_initial: int = 10_000
+    """Transitions played before the first update."""
+    batch_size: int = 32
+    """Transitions drawn from the replay for each env step (with --steps N, N times as many for each update)."""
+    learning_rate: float = 1e-4
+    """Step size of Adam."""
+    gamma: float = 0.99
+    """Discount of future rewards for each env step."""
+    n_step: int = 1
+    """Rewards summed before bootstrapping (Sutton 1988; Rainbow uses 3, the post's 2-step agent 2)."""
+    target_sync: int = 1_000
+    """Env steps between two copies of the network into the target network."""
+    epsilon_start: float = 1.0
+    """Probability of a random action at the start."""
+    epsilon_final: float = 0.02
+    """Probability of a random action at the end of the decay."""
+    epsilon_decay: int = 100_000
+    """Env steps in which epsilon would fall by 1: epsilon = max(final, start - env_step / decay)."""
+    double: bool = False
+    """Let the online network choose the action whose value the target network gives (van Hasselt et al. 2015)."""
+    adam_epsilon: float = 1e-8
+    """Adam's epsilon, added to the root of its second moment (Kingma & Ba 2015; Rainbow uses 1.5e-4)."""
+
+    def check(self) -> None:
+        """Raise UserError for a value out of range, or for values that contradict each other."""
+        at_least(self.replay_size, 1, "--replay-size")
+        at_least(self.replay_initial, 1, "--replay-initial")
+        at_least(self.batch_size, 1, "--batch-size")
+        above_zero(self.learning_rate, "--learning-rate")
+        between(self.gamma, 0.0, 1.0, "--gamma")
+        at_least(self.n_step, 1, "--n-step")
+        at_least(self.target_sync, 1, "--target-sync")
+        between(self.epsilon_start, 0.0, 1.0, "--epsilon-start")
+        between(self.epsilon_final, 0.0, 1.0, "--epsilon-final")
+        at_least(self.epsilon_decay, 0, "--epsilon-decay")
+        above_zero(self.adam_epsilon, "--adam-epsilon")
+        if self.replay_initial > self.replay_size:
+            raise UserError(
+                f"--replay-initial {self.replay_initial} cannot be more than --replay-size {self.replay_size}; "
+                "lower the first or raise the second."
+            )
+        if self.epsilon_final > self.epsilon_start:
+            raise UserError(
+                f"--epsilon-final {self.epsilon_final:g} is above --epsilon-start {self.epsilon_start:g}; epsilon only "
+                "falls."
+            )
+
+
+@dataclass(frozen=True)
+class PaceOptions:
+    """How many env steps there are for each update."""
+
+    steps: int = 4
+    """Env steps N played for each update of batch size 32 x N."""
+
+    def check(self) -> None:
+        """Raise UserError for a value out of range."""
+        at_least(self.steps, 1, "--steps")
+
+
+@dataclass(frozen=True)
+class UpdateOptions:
+    """How an update is computed, and what enters the network."""
+
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """Arithmetic of the network's body; auto is bf16 on GPUs and processors that have instructions for it. The last
+    layer, values, targets, loss and optimiser are always float32. With fp32 the convolutions of a GPU are TF32, as is
+    PyTorch's default."""
+    center_frames: bool = False
+    """Subtract from every frame the mean frame of the play that fills the replay, so that what moves stands out
+    (LeCun et al. 1998, "Efficient BackProp", 4.3: inputs near zero learn faster)."""
+    frame_scale: float = 255.0
+    """Pixels are divided by this before they enter the network."""
+    final_learning_rate: float | None = None
+    """Step size of Adam at the end of --learning-rate-decay; by default it stays as it is."""
+    learning_rate_decay: int = 250_000
+    """Env steps over which the step size moves to --final-learning-rate, in a straight line."""
+
+    def check(self) -> None:
+        """Raise UserError for a value out of range."""
+        if not 0 < self.frame_scale < float("inf"):
+            raise UserError(f"--frame-scale must be a number above 0, not {self.frame_scale:g}.")
+        above_zero(self.final_learning_rate, "--final-learning-rate")
+        at_least(self.learning_rate_decay, 1, "--learning-rate-decay")
+
+
+@dataclass(frozen=True)
+class AgentOptions:
+    """The agent beside Rainbow's parts: its network, its target network, and reports on what is inside."""
+
+    network: NetworkName = "nature"
+    """Nature DQN's network, or one half as wide throughout, with a third of its arithmetic."""
+    target_average: float | None = None
+    """Move the target network by this share towards the online one at each update, instead of copying it every
+    --target-sync env steps (Lillicrap et al. 2016; Schwarzer et al. 2023 take 0.005)."""
+    act_with: Literal["online", "target"] = "online"
+    """The network that plays; an averaged target network changes its mind less often (Schwarzer et al. 2023)."""
+    gradient_threads: int = 1
+    """Gradients computed at a time, each of an update of its own and in a thread of its own, and then applied one after
+    the other; on a CPU two are sooner done side by side than one after the other in two threads each. They share the
+    --threads, at least one each, and the target network is copied between two groups of them. A GPU computes one at a
+    time in any case."""
+    report_env_steps: int = beside(20_000)
+    """Env steps between two reports on what is inside: the mean value of held-out states, noise, priorities, atoms."""
+    held_out: int = beside(1_000)
+    """States whose mean value is reported (the 2017 post takes 1,000)."""
+
+    def check(self) -> None:
+        """Raise UserError for a value out of range."""
+        if self.target_average is not None and not 0.0 < self.target_average <= 1.0:
+            raise UserError(f"--target-average must be above 0 and at most 1, not {self.target_average:g}.")
+        between(self.gradient_threads, 1, 64, "--gradient-threads")
+        at_least(self.report_env_steps, 1, "--report-env-steps")
+        between(self.held_out, 1, 100_000, "--held-out")

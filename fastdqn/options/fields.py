@@ -1,0 +1,53 @@
+"""What groups of options have in common: which fields change what is learnt, checks, and how they are written."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from fastdqn.errors import UserError
+
+ValueT = TypeVar("ValueT")
+_BESIDE = "beside learning"
+
+
+def beside(default: ValueT) -> ValueT:
+    """Return a field with this default that changes nothing of what is learnt.
+
+    A run that is resumed may be given it anew, and runs that differ in it alone are drawn as one.
+    """
+    return dataclasses.field(default=default, metadata={_BESIDE: True})
+
+
+def changes_learning(field: dataclasses.Field[Any]) -> bool:
+    """Tell whether a field of options changes what is learnt."""
+    return not field.metadata.get(_BESIDE, False)
+
+
+def at_least(value: float | None, low: float, option: str) -> None:
+    """Raise UserError unless `value` is `low` or more; None passes."""
+    if value is not None and not value >= low:  # also catches NaN
+        raise UserError(f"{option} must be at least {low:g}, not {value:g}.")
+
+
+def between(value: float | None, low: float, high: float, option: str) -> None:
+    """Raise UserError unless `value` is between `low` and `high`; None passes."""
+    if value is not None and not low <= value <= high:
+        raise UserError(f"{option} must be between {low:g} and {high:g}, not {value:g}.")
+
+
+def above_zero(value: float | None, option: str) -> None:
+    """Raise UserError unless `value` is more than 0; None passes."""
+    if value is not None and not value > 0:
+        raise UserError(f"{option} must be more than 0, not {value:g}.")
+
+
+def plain(options: Any) -> dict[str, Any]:
+    """Return options as a config.json holds them: by group and field."""
+    return {group: _plain(values) for group, values in dataclasses.asdict(options).items()}
+
+
+def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: str(value) if isinstance(value, Path) else value for name, value in values.items()}

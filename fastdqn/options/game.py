@@ -1,0 +1,81 @@
+"""The game: which one, how it is presented, and how many are played at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import tyro
+
+from fastdqn.options.fields import at_least, beside, between
+
+
+@dataclass(frozen=True)
+class GameOptions:
+    """Which game, and how it is presented to the agent. The defaults are the 2017 post's."""
+
+    name: Annotated[str, tyro.conf.arg(name="game")] = "pong"
+    """A preset (pong, pong-fast, breakout-small, breakout, invaders), any Atari game by name (seaquest, Seaquest,
+    SeaquestNoFrameskip-v4, ALE/Seaquest-v5), or module:function for an environment of your own."""
+    frame_skip: int = 4
+    """Frames for which one action is repeated; one env step (Mnih et al. 2015)."""
+    noop_max: int = 30
+    """A game starts with 1 to this many no-op frames; 0 turns them off (Mnih et al. 2015)."""
+    frame_stack: int = 4
+    """Frames that make up one observation."""
+    episodic_life: bool = True
+    """A lost life ends the learning episode; the score stays the whole game's."""
+    clip_rewards: bool = True
+    """Train on the sign of the reward; scores stay raw."""
+    fire_reset: bool = True
+    """Press FIRE after a reset, in games that have it."""
+    sticky_actions: float = 0.0
+    """Probability that the emulator repeats the previous action (Machado et al. 2018 use 0.25)."""
+    full_action_set: bool = False
+    """All 18 joystick actions instead of those that the game uses (Machado et al. 2018)."""
+    max_frames: int = 108_000
+    """A game is truncated after this many frames (108,000 = 30 minutes of play)."""
+
+    def check(self) -> None:
+        """Raise UserError for a value out of range."""
+        at_least(self.frame_skip, 1, "--frame-skip")
+        at_least(self.noop_max, 0, "--noop-max")
+        at_least(self.frame_stack, 1, "--frame-stack")
+        between(self.sticky_actions, 0.0, 1.0, "--sticky-actions")
+        at_least(self.max_frames, 1, "--max-frames")
+
+
+@dataclass(frozen=True)
+class VectorOptions:
+    """Many games at once."""
+
+    num_envs: int | None = None
+    """Games N played at once; by default 4 for each core, at least 8 and at most 128."""
+    env_threads: int | None = beside(None)
+    """Threads that the emulators play in; by default one for each core, and no more than games."""
+    frame_size: int = 84
+    """Side of the square frames that the agent observes; 84 is Nature DQN's."""
+    profile: bool = beside(False)
+    """Print at the end where the loop's time went; on a GPU this waits for the device after each part."""
+
+    def check(self) -> None:
+        """Raise UserError for a value out of range."""
+        at_least(self.num_envs, 1, "--num-envs")
+        at_least(self.env_threads, 1, "--env-threads")
+        between(self.frame_size, 36, 210, "--frame-size")
+
+
+@dataclass(frozen=True)
+class PlayerOptions:
+    """A player in a process of its own."""
+
+    player_device: Literal["same", "cpu"] = beside("same")
+    """Where the player evaluates the network: on the learner's device with the very same weights, or on
+    the CPU with a copy that the learner refreshes, and waits for, after each update (for systems without
+    CUDA IPC)."""
+    player_timeout: float = beside(60.0)
+    """Seconds without a transition after which a living player counts as hung."""
+
+    def check(self) -> None:
+        """Raise UserError for a value out of range."""
+        at_least(self.player_timeout, 1.0, "--player-timeout")

@@ -1,0 +1,156 @@
+"""Groups of options together: what contradicts, and how a run's config.json says them.
+
+A script composes the groups that it has into a dataclass of its own, one field for each, called as here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, cast, get_args, get_origin, get_type_hints
+
+from fastdqn.errors import UserError
+from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions, UpdateOptions
+from fastdqn.options.fields import changes_learning
+from fastdqn.options.game import GameOptions, PlayerOptions, VectorOptions
+from fastdqn.options.parts import FreezeOptions, PartOptions, SeriesOptions
+from fastdqn.options.run import RunOptions
+
+OptionsT = TypeVar("OptionsT")
+
+
+@dataclasses.dataclass(frozen=True)
+class Groups:
+    """The groups that the library knows; None where a script has no such group."""
+
+    run: RunOptions = RunOptions()  # noqa: RUF009 - it cannot change
+    game: GameOptions = GameOptions()  # noqa: RUF009
+    dqn: DQNOptions | None = None
+    pace: PaceOptions | None = None
+    player: PlayerOptions | None = None
+    vector: VectorOptions | None = None
+    update: UpdateOptions | None = None
+    agent: AgentOptions | None = None
+    parts: PartOptions | None = None
+    series: SeriesOptions | None = None
+    freeze: FreezeOptions | None = None
+
+    def check(self) -> None:
+        """Raise UserError, in one sentence, for options of different groups that contradict each other."""
+        run, dqn = self.run, self.dqn
+        if dqn is None:
+            return
+        steps = 1 if self.pace is None else self.pace.steps
+        first_update = -(-dqn.replay_initial // steps) * steps  # the next multiple of N
+        if run.max_env_steps is not None and run.max_env_steps <= first_update:
+            raise UserError(
+                f"--max-env-steps {run.max_env_steps} ends the run before the first update, which waits for "
+                f"--replay-initial {dqn.replay_initial} transitions; raise the first or lower the second."
+            )
+        if steps > dqn.target_sync:
+            raise UserError(
+                f"--steps {steps} cannot be more than --target-sync {dqn.target_sync}: "
+                "the target network would miss copies."
+            )
+        if self.agent is not None and self.agent.gradient_threads > 1:
+            self._check_gradient_threads(self.agent.gradient_threads, steps, dqn)
+
+    def _check_gradient_threads(self, threads: int, steps: int, dqn: DQNOptions) -> None:
+        group = threads * steps
+        num_envs = None if self.vector is None else self.vector.num_envs
+        if num_envs is not None and num_envs < group:
+            raise UserError(
+                f"--gradient-threads {threads} needs as many updates in a round of the games, but --num-envs "
+                f"{num_envs} brings fewer with --steps {steps}; it must be at least {group}."
+            )
+        if group > dqn.target_sync:
+            raise UserError(
+                f"--gradient-threads {threads} times --steps {steps} cannot be more than --target-sync "
+                f"{dqn.target_sync}: the target network would miss copies."
+            )
+
+
+def groups_of(options: Any) -> Groups:
+    """Return those groups of a script's options that the library knows."""
+    known = {field.name for field in dataclasses.fields(Groups)}
+    return Groups(**{name: getattr(options, name) for name in known if hasattr(options, name)})
+
+
+def defaults_of(kind: type[OptionsT]) -> OptionsT:
+    """Return the options that a script composes, each group with its own defaults."""
+    types = get_type_hints(kind)
+    return kind(**{field.name: types[field.name]() for field in dataclasses.fields(cast(Any, kind))})
+
+
+def check(options: Any) -> None:
+    """Raise UserError, in one sentence, for a value out of range or for options that contradict each other."""
+    for field in dataclasses.fields(options):
+        group = getattr(options, field.name)
+        if hasattr(group, "check"):
+            group.check()
+    groups_of(options).check()
+
+
+def flag_of(kind: type[Any], name: str) -> str:
+    """Return what the command line calls the field `name` of the group `kind`."""
+    said = get_type_hints(kind, include_extras=True)[name]
+    if get_origin(said) is Annotated:
+        name = next((arg.name for arg in get_args(said)[1:] if getattr(arg, "name", None)), name)
+    return f"--{name.replace('_', '-')}"
+
+
+def learnt_by(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what of a run's config.json changes what is learnt, by the names of the fields."""
+    beside: dict[str, set[str]] = {}
+    for group, kind in _kinds(Groups).items():
+        beside[group] = {field.name for field in dataclasses.fields(kind) if not changes_learning(field)}
+    return {
+        name: value
+        for group, values in config.items()
+        if isinstance(values, dict)
+        for name, value in cast(dict[str, Any], values).items()
+        if name not in beside.get(group, ())
+    }
+
+
+def options_from(kind: type[OptionsT], config: Mapping[str, Any]) -> OptionsT:
+    """Return the options of a script, or the `Groups` that the library knows, as a run's config.json says them; options
+    that it does not name yet have their defaults.
+
+    Raises:
+        UserError: a group is missing, an option is unknown, or a value is out of range.
+    """
+    groups: dict[str, Any] = {}
+    for name, group in _kinds(kind).items():
+        said = config.get(name)
+        if said is None and kind is Groups:
+            continue
+        if not isinstance(said, Mapping):
+            raise UserError(f"The run's options are damaged: {name!r} is no group of options.")
+        groups[name] = _filled(group, cast(Mapping[str, Any], said))
+    options: Any = kind(**groups)
+    try:
+        check(options)
+    except (TypeError, AttributeError) as error:
+        raise UserError(f"The run's options are damaged: {error}.") from error
+    return options
+
+
+def _kinds(kind: type[Any]) -> dict[str, type[Any]]:
+    """Return the groups of a script's options by their names."""
+    types = get_type_hints(kind)
+    return {
+        field.name: next((arg for arg in get_args(types[field.name]) if arg is not type(None)), types[field.name])
+        for field in dataclasses.fields(kind)
+    }
+
+
+def _filled(kind: type[Any], said: Mapping[str, Any]) -> Any:
+    default = kind()
+    known = {field.name for field in dataclasses.fields(kind)}
+    strange = sorted(set(said) - known)
+    if strange:
+        raise UserError(f"The run has an option, {strange[0]!r}, that this version of fastdqn does not know.")
+    values = {name: Path(value) if isinstance(getattr(default, name), Path) else value for name, value in said.items()}
+    return kind(**values)

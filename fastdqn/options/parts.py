@@ -1,0 +1,99 @@
+"""Rainbow's parts, and the freeze trials of an agent that wins."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from fastdqn.errors import UserError
+from fastdqn.options.fields import above_zero, at_least, beside, between
+
+Variant = Literal["dqn", "n-step", "double", "noisy", "prioritized", "dueling", "distributional", "rainbow"]
+VARIANTS: tuple[Variant, ...] = get_args(Variant)
+"""The eight systems of the 2017 post's author, after Hessel et al. 2017."""
+
+
+@dataclass(frozen=True)
+class PartOptions:
+    """Rainbow's parts (Hessel et al. 2017) beside --double and --n-step; any mix of them."""
+
+    dueling: bool = False
+    """Value and advantage in two streams (Wang et al. 2016)."""
+    noisy: bool = False
+    """Explore by noisy layers (Fortunato et al. 2018) instead of epsilon, which is then 0 unless given."""
+    noise: Literal["factorised", "independent"] = "factorised"
+    """Gaussian noise from one number for each input and output, or one for each weight."""
+    noisy_sigma: float | None = None
+    """Noise of the layers at the start; by default the paper's, 0.5 (factorised, over sqrt(inputs)) or 0.017."""
+    prioritized: bool = False
+    """Draw transitions in proportion to their TD error, or to their KL divergence with --distributional (Schaul et al.
+    2016)."""
+    priority_exponent: float = 0.6
+    """Alpha: how much the priorities count; 0 is uniform (Schaul et al. 2016, proportional variant)."""
+    importance_exponent: float = 0.4
+    """Beta at the start: how much of the bias of such draws the importance weights undo (Schaul et al. 2016)."""
+    importance_decay: int = 100_000
+    """Env steps in which beta rises to 1 (the 2017 post; Schaul et al. 2016 take the whole run)."""
+    priority_floor: float = 1e-6
+    """Added to every priority (Schaul et al. 2016, epsilon of section 3.3)."""
+    distributional: bool = False
+    """Learn the distribution of returns instead of their mean (C51, Bellemare et al. 2017)."""
+    atoms: int = 51
+    """Atoms of the distribution (Bellemare et al. 2017)."""
+    value_min: float = -10.0
+    """The lowest atom (Bellemare et al. 2017)."""
+    value_max: float = 10.0
+    """The highest atom (Bellemare et al. 2017)."""
+
+    def check(self) -> None:
+        """Raise UserError for a value out of range."""
+        between(self.noisy_sigma, 0.0, 100.0, "--noisy-sigma")
+        between(self.priority_exponent, 0.0, 1.0, "--priority-exponent")
+        between(self.importance_exponent, 0.0, 1.0, "--importance-exponent")
+        at_least(self.importance_decay, 1, "--importance-decay")
+        above_zero(self.priority_floor, "--priority-floor")
+        between(self.atoms, 2, 1_001, "--atoms")
+        ends = (self.value_min, self.value_max)
+        if not (all(map(math.isfinite, ends)) and self.value_min < self.value_max):
+            raise UserError(
+                f"--value-min {self.value_min:g} must be below --value-max {self.value_max:g}; the atoms lie between."
+            )
+
+
+@dataclass(frozen=True)
+class SeriesOptions:
+    """Which variant, and how many runs of it."""
+
+    variant: Variant | Literal["all"] = "dqn"
+    """Which parts are on by default: none, one of them, or all (rainbow); each has an option of its own, too. With
+    "all" the eight run one after the other, and one picture shows their learning curves."""
+    seeds: int = beside(1)
+    """Runs of each variant, with the seeds that follow --seed."""
+
+    def check(self) -> None:
+        """Raise UserError for a value out of range."""
+        at_least(self.seeds, 1, "--seeds")
+
+
+@dataclass(frozen=True)
+class FreezeOptions:
+    """An agent that wins stops learning for as long as it wins."""
+
+    small: bool = False
+    """The narrow network, a third of the arithmetic of Nature's; on a CPU its Pong is trained in one thread, beside the
+    games."""
+    freeze_share: float | None = None
+    """An agent that has won nearly this share (--freeze-slack less) of its last points, rewards above 0 against those
+    below, is frozen: it learns nothing, and its games are over sooner, until a sequential test says that it wins less
+    than about this share. By default none is frozen."""
+    freeze_slack: float = 0.15
+    """How much less than --freeze-share an agent must have won for a trial, which costs little."""
+    freeze_epsilon: float = 0.01
+    """Probability of a random action while the agent is frozen, if it is not lower anyway."""
+
+    def check(self) -> None:
+        """Raise UserError for a value out of range."""
+        between(self.freeze_share, 0.5, 0.99, "--freeze-share")
+        between(self.freeze_slack, 0.0, 1.0, "--freeze-slack")
+        between(self.freeze_epsilon, 0.0, 1.0, "--freeze-epsilon")

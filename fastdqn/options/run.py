@@ -1,0 +1,68 @@
+"""The run: where, for how long, and what it leaves behind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastdqn.errors import UserError
+from fastdqn.options.fields import above_zero, at_least, beside
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """The run: where, for how long, and what it leaves behind."""
+
+    cuda: bool = beside(False)
+    """Train on the CUDA device; the same as --device cuda."""
+    device: str | None = beside(None)
+    """Where to train: cpu, cuda, cuda:N, or auto (CUDA if there is one); by default cpu."""
+    seed: int = 0
+    """Root of all random numbers of the run."""
+    max_env_steps: int | None = beside(3_000_000)
+    """Stop after this many env steps (4 frames each)."""
+    max_minutes: float | None = beside(None)
+    """Stop after this many minutes since the process began."""
+    train_seconds: float | None = beside(None)
+    """Stop this many seconds after the first update (what bench/fps.py uses)."""
+    stop_score: float | None = beside(18.0)
+    """Solved, and so done, when the mean raw score of the last 100 games is above this."""
+    threads: int | None = beside(None)
+    """CPU threads that PyTorch trains with; by default one for each core."""
+    runs_dir: Path = beside(Path("runs"))  # noqa: RUF009 - a path does not change
+    """Where the run's folder is made."""
+    resume: str | None = beside(None)
+    """Resume a run from its newest checkpoint: its folder, or "latest" for the newest in --runs-dir. Its options are
+    the defaults; those that change what is learnt cannot be changed."""
+    resume_previous: bool = beside(False)
+    """Resume from the checkpoint before the newest."""
+    checkpoints: bool = beside(True)
+    """Write checkpoints: at the end, on Ctrl-C, and as often as the next two options say."""
+    checkpoint_minutes: float | None = beside(10.0)
+    """Minutes between two checkpoints; None for none by the clock."""
+    checkpoint_env_steps: int | None = beside(None)
+    """Env steps between two checkpoints."""
+    checkpoint_replay: bool = beside(True)
+    """Keep the replay in the checkpoints, compressed. A run that is resumed without it plays --replay-initial env steps
+    before its next update."""
+    wandb: bool = beside(False)
+    """Log to Weights & Biases, too; offline unless WANDB_MODE says otherwise."""
+    trackio: bool = beside(False)
+    """Log to Trackio, too; on this machine unless TRACKIO_SPACE_ID says otherwise."""
+    project: str = beside("fastdqn")
+    """What these two call the project."""
+    log_seconds: float | None = beside(None)
+    """Seconds between progress reports; by default 1 on a terminal and 10 elsewhere."""
+
+    def check(self) -> None:
+        """Raise UserError for a value out of range."""
+        if self.cuda and self.device not in (None, "auto") and not str(self.device).startswith("cuda"):
+            raise UserError(f"--cuda and --device {self.device} contradict each other; give one of them.")
+        at_least(self.seed, 0, "--seed")
+        at_least(self.max_env_steps, 1, "--max-env-steps")
+        above_zero(self.max_minutes, "--max-minutes")
+        above_zero(self.train_seconds, "--train-seconds")
+        above_zero(self.log_seconds, "--log-seconds")
+        above_zero(self.checkpoint_minutes, "--checkpoint-minutes")
+        at_least(self.threads, 1, "--threads")
+        at_least(self.checkpoint_env_steps, 1, "--checkpoint-env-steps")

@@ -1,1 +1,0 @@
-"""Ways to use several processes or threads, one strategy a file; none imports another."""

@@ -1,0 +1,126 @@
+"""What has to happen before the slow imports; every script imports this module first.
+
+It notes when the process began (time to solve counts imports too), and takes over SIGINT and SIGTERM:
+
+* before a run has begun, a signal ends the process at once and quietly;
+* during a run, the first signal asks the loop to stop (`stop_signal`), the second kills the child
+  processes and leaves at once.
+
+The exit code is 128 + the signal's number: 130 after Ctrl-C. Child processes ignore SIGINT, so that
+the parent alone decides how a run ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Generator
+from pathlib import Path
+from types import FrameType
+
+import psutil
+
+FORCED_EXIT_AFTER = 2  # signals
+_running = False
+_received = 0
+_first = 0
+
+
+def elapsed() -> float:
+    """Return the seconds since this process began (imports included) plus those of `add_elapsed`; a monotonic clock."""
+    return time.monotonic() - _began
+
+
+def add_elapsed(seconds: float) -> None:
+    """Let `elapsed` count `seconds` more: those of the processes whose run this one resumes."""
+    global _began
+    _began -= seconds
+
+
+def cores() -> int:
+    """Return how many CPU cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def stop_signal() -> int:
+    """Return the number of the first signal that asked the run to stop, or 0."""
+    return _first
+
+
+def exit_code() -> int:
+    """Return 128 + the signal that stopped the run, or 0 if none did."""
+    return 128 + _first if _first else 0
+
+
+@contextlib.contextmanager
+def running() -> Generator[None]:
+    """Mark the time in which the first signal asks for a clean stop instead of ending the process."""
+    global _running
+    _running = True
+    try:
+        yield
+    finally:
+        _running = False
+
+
+@contextlib.contextmanager
+def signals_held() -> Generator[None]:
+    """Hold SIGINT back while a child process starts: the child inherits the mask and so never gets it."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+def kill_children() -> None:
+    """Kill the processes that multiprocessing started, but for its resource tracker, which then cleans up."""
+    for child in multiprocessing.active_children():
+        child.kill()
+
+
+def _on_signal(number: int, _frame: FrameType | None) -> None:
+    global _received, _first
+    _received += 1
+    _first = _first or number
+    if not _running or _received >= FORCED_EXIT_AFTER:
+        os.write(2, b"\nInterrupted.\n")
+        kill_children()
+        os._exit(128 + _first)
+    os.write(2, b"\nStopping; press Ctrl-C again to leave at once.\n")
+
+
+def install() -> None:
+    """Take over SIGINT and SIGTERM in a main process; make a child process deaf to both.
+
+    A spawned child imports the script, and so calls this, before multiprocessing lets it know its parent.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return
+    spawning = getattr(multiprocessing.current_process(), "_inheriting", False)
+    is_child = spawning or multiprocessing.parent_process() is not None
+    handler = signal.SIG_IGN if is_child else _on_signal
+    signal.signal(signal.SIGINT, handler)
+    signal.signal(signal.SIGTERM, handler)
+
+
+def _age() -> float:
+    """Return how long ago this process began, in seconds."""
+    with contextlib.suppress(OSError, AttributeError, ValueError, IndexError):  # Linux, to a hundredth of a second
+        after_name = Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        ticks = float(after_name[19])  # field 22, starttime
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    return time.time() - psutil.Process().create_time()
+
+
+_began = time.monotonic() - _age()
+if "pytest" not in sys.modules:  # in the tests pytest keeps its own handlers
+    install()

@@ -1,0 +1,103 @@
+"""How much memory a replay needs, and whether it is there: said before a run begins."""
+
+from __future__ import annotations
+
+import psutil
+import torch
+from torch import Tensor
+
+from fastdqn.errors import UserError
+
+FRAME_BYTES = 84 * 84
+ROW_BYTES = 9
+"""What the ring stores of a transition beside its frame: action 1, reward 4, age 1 and three flags."""
+TRANSITION_OVERHEAD_BYTES = 600
+"""Python objects of one transition in a list beside its one new frame; the replay's test measures it."""
+RESERVED_DEVICE_BYTES = 1_500_000_000
+"""What networks, optimiser and an update's temporaries need on a CUDA device, generously."""
+
+
+def replay_bytes(capacity: int) -> int:
+    """Return how much memory `capacity` transitions will need, each frame stored once."""
+    return capacity * (FRAME_BYTES + TRANSITION_OVERHEAD_BYTES)
+
+
+def describe_replay(capacity: int) -> str:
+    """Return one line that says how much memory the replay will need."""
+    return f"replay: {capacity:,} transitions, up to {replay_bytes(capacity) / 1e9:.2f} GB of memory"
+
+
+def check_memory(capacity: int, available_bytes: int | None = None) -> int:
+    """Return the bytes that the replay will need, or refuse before the run instead of dying in it.
+
+    Raises:
+        UserError: if they are more than the machine has available now.
+    """
+    needed = replay_bytes(capacity)
+    available = psutil.virtual_memory().available if available_bytes is None else available_bytes
+    if needed > available:
+        fits = available // (FRAME_BYTES + TRANSITION_OVERHEAD_BYTES)
+        raise UserError(
+            f"A replay of {capacity} transitions needs {needed / 1e9:.1f} GB, but {available / 1e9:.1f} GB of "
+            f"memory are available; --replay-size {fits} would fit."
+        )
+    return needed
+
+
+def frame_replay_bytes(capacity: int, frame_bytes: int = 84 * 84) -> int:
+    """Return the memory that `capacity` env steps need: 7,056 bytes a frame of Atari's and nine beside it."""
+    return capacity * (frame_bytes + ROW_BYTES)
+
+
+def describe_frame_replay(capacity: int, device: torch.device, frame_bytes: int = 84 * 84) -> str:
+    """Return one line that says where the replay is and how much memory it needs."""
+    return f"replay: {capacity:,} frames, {frame_replay_bytes(capacity, frame_bytes) / 1e9:.2f} GB on {device}"
+
+
+def check_device_memory(
+    capacity: int, device: torch.device, frame_bytes: int = 84 * 84, available_bytes: int | None = None
+) -> int:
+    """Return the bytes that the replay will need, or refuse before the run instead of dying in it.
+
+    Raises:
+        UserError: if they are more than `device` has free now, with the number of frames that would fit.
+    """
+    available = available_bytes
+    if available is None and device.type == "cuda":
+        available = max(0, torch.cuda.mem_get_info(device)[0] - RESERVED_DEVICE_BYTES)
+    elif available is None:
+        available = psutil.virtual_memory().available
+    needed = frame_replay_bytes(capacity, frame_bytes)
+    if needed > available:
+        raise UserError(
+            f"A replay of {capacity} frames needs {needed / 1e9:.1f} GB, but {available / 1e9:.1f} GB of memory are "
+            f"free on {device}; --replay-size {available // (frame_bytes + ROW_BYTES)} would fit."
+        )
+    return needed
+
+
+def frames_that_fit(capacity: int, free_bytes: int, peak_bytes: int) -> int:
+    """Return the capacity that would have fitted where a run with `capacity` frames met the end of the memory.
+
+    Args:
+        capacity: frames of that run's replay.
+        free_bytes: what the device has for this process, when it holds nothing.
+        peak_bytes: the most that the run held, replay included.
+    """
+    rest = max(0, peak_bytes - frame_replay_bytes(capacity))  # networks, optimiser, temporaries
+    return max(0, (free_bytes - rest - rest // 4 - RESERVED_DEVICE_BYTES // 3) // (84 * 84 + ROW_BYTES))
+
+
+def empty_frames(shape: tuple[int, int], device: torch.device) -> Tensor:
+    """Return uninitialised uint8 memory.
+
+    Raises:
+        UserError: the device refuses so much at once.
+    """
+    try:
+        return torch.empty(shape, dtype=torch.uint8, device=device)
+    except RuntimeError as error:  # torch.OutOfMemoryError is one
+        raise UserError(
+            f"{device} has no {shape[0] * shape[1] / 1e9:.1f} GB in one piece for a replay of {shape[0] - 1} frames; "
+            "lower --replay-size."
+        ) from error

@@ -1,0 +1,335 @@
+"""The ring: every frame once, on the device that learns, and transitions put together by index.
+
+Time runs in rows, one for each step of the N games. Row t holds, for each game, the newest frame at time t, the action
+that was then taken, and what came of it. A stack is four rows of one game, an n-step return n rows; neither is ever
+stored. Nothing but new frames and a few numbers crosses to the device, and drawing a batch is a fixed series of
+tensor operations without a decision on the host, so that a CUDA graph can hold it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import cv2
+import numpy as np
+import psutil
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fastdqn.errors import UserError
+from fastdqn.replay.memory import check_device_memory, empty_frames
+from fastdqn.replay.saving import RowSaver
+from fastdqn.states import Later, copied, set_generator, unpack
+from fastdqn.types import Batch, Frame, VectorStep, parts_of
+
+CANDIDATES = 4
+
+
+class FrameReplay:
+    """A ring of the last `capacity` env steps of N games, sampled uniformly with replacement (Mnih et al. 2015).
+
+    A window starts at any env step and ends n env steps later or at its episode's end, whichever is first; a window
+    of k env steps uses gamma^k (Sutton 1988; Hessel et al. 2017, section 3). It never crosses an end, a truncation or
+    the write head, and no start near an end is lost. Frames from before a game's first are zero.
+
+    The order of calls is `reset`, then `add` for each step of the games; in between `stacks` and `sample`, also
+    between an `env.send` and its `env.recv`.
+
+    Args:
+        capacity: env steps to hold, of all games together.
+        num_envs: N.
+        frame_shape: (H, W).
+        stack: frames that make up an observation.
+        n_step: longest window.
+        gamma: discount for each env step.
+        device: where everything lives.
+        seed: of the draws.
+        channels_last: whether stacks are laid out as (B, H, W, C), as a CPU's convolutions want them; the CPU only.
+        newest: returns the games' newest frames, (N, H, W) uint8: what a replay begins with that a checkpoint has left
+            out.
+
+    Raises:
+        UserError: the capacity does not fit into the memory, or is too small for N games.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        num_envs: int,
+        frame_shape: tuple[int, int],
+        stack: int,
+        n_step: int,
+        gamma: float,
+        device: torch.device,
+        seed: int,
+        channels_last: bool = False,
+        newest: Callable[[], Frame] | None = None,
+    ) -> None:
+        rows = capacity // num_envs
+        least = (stack + n_step + 2) * num_envs
+        if capacity < least:
+            raise UserError(
+                f"--replay-size {capacity} is too small for {num_envs} games at once; it must be at least {least}."
+            )
+        check_device_memory(capacity, device, frame_shape[0] * frame_shape[1])
+        self.num_envs = num_envs
+        self.size = rows * num_envs  # slots; game i of row t is in slot t % rows * N + i
+        self.device = device
+        self.generator = torch.Generator(device).manual_seed(seed)
+        self._rows = rows
+        self._stack = stack
+        self._n = n_step
+        self._newest = newest
+        self._channels_last = channels_last and device.type == "cpu" and stack > 1
+        self._reach = rows - stack - 1  # how far back a transition may start
+        self._shape = frame_shape
+        size = self.size
+        self._frames = empty_frames((size + 1, frame_shape[0] * frame_shape[1]), device)
+        self._frames[size] = 0  # what stands before a game's first frame
+        self._action = torch.zeros(size, dtype=torch.uint8, device=device)
+        self._reward = torch.zeros(size, dtype=torch.float32, device=device)
+        self._terminated = torch.zeros(size, dtype=torch.bool, device=device)
+        self._ended = torch.zeros(size, dtype=torch.bool, device=device)  # terminated or truncated
+        self._void = torch.zeros(size, dtype=torch.bool, device=device)  # the action was ignored: a reset
+        self._age = torch.zeros(size, dtype=torch.uint8, device=device)  # earlier frames of the game, at most stack - 1
+        self._head = torch.zeros((), dtype=torch.int64, device=device)  # row of the newest frames
+        self._host_head = 0
+        self._host_age = np.zeros(num_envs, np.uint8)
+        self._games = torch.arange(num_envs, device=device)
+        self._zero = torch.tensor(size, device=device)
+        self._back = torch.arange(stack - 1, -1, -1, device=device)  # 3, 2, 1, 0
+        self._ahead = torch.arange(n_step, device=device)
+        self._gammas = torch.tensor([gamma**k for k in range(n_step + 1)], dtype=torch.float32, device=device)
+        self._order = torch.arange(CANDIDATES, 0, -1, device=device).unsqueeze(1)
+        pin = device.type == "cuda"
+        self._staged_frames = [torch.empty(num_envs, *frame_shape, dtype=torch.uint8, pin_memory=pin) for _ in range(2)]
+        self._staged = [torch.empty(6, num_envs, dtype=torch.float32, pin_memory=pin) for _ in range(2)]
+        self._copied = [torch.cuda.Event() for _ in range(2)] if pin else []
+        self._turn = 0
+        self._saving = RowSaver(rows, num_envs)
+
+    def __len__(self) -> int:
+        """Env steps stored, resets included."""
+        return min(self._host_head, self._rows) * self.num_envs
+
+    def reset(self, frames: Frame) -> None:
+        """Begin with the games' first frames, (N, H, W) uint8."""
+        if self._copied:
+            self._copied[0].synchronize()
+        self._host_head = 0
+        self._head.zero_()
+        self._host_age[:] = 0
+        self._age[: self.num_envs] = 0
+        self._put_frames(frames, 0)
+        if self._copied:
+            self._copied[0].record()
+
+    def add(self, actions: NDArray[np.int64], step: VectorStep) -> None:
+        """Store what was done in the newest observations, what came of it, and the next frames."""
+        turn = self._turn
+        self._turn = 1 - turn
+        if self._copied:
+            self._copied[turn].synchronize()  # the copy of two calls ago has long ended
+        old = self._host_head % self._rows * self.num_envs
+        self._saving.wait_for(self._host_head + 1 - self._rows)
+        self._host_head += 1
+        new = self._host_head % self._rows * self.num_envs
+        age = np.minimum(self._host_age + 1, self._stack - 1, dtype=np.uint8)
+        age[step.reset] = 0
+        self._host_age = age
+        packed = self._staged[turn].numpy()
+        packed[0], packed[1], packed[2] = actions, step.reward, step.terminated
+        packed[3], packed[4], packed[5] = step.terminated | step.truncated, step.reset, age
+        there = self._staged[turn].to(self.device, non_blocking=True)
+        end = old + self.num_envs
+        self._action[old:end] = there[0]
+        self._reward[old:end] = there[1]
+        self._terminated[old:end] = there[2]
+        self._ended[old:end] = there[3]
+        self._void[old:end] = there[4]
+        self._age[new : new + self.num_envs] = there[5]
+        self._head.add_(1)
+        self._put_frames(step.frames, turn)
+        if self._copied:
+            self._copied[turn].record()
+
+    def state(self) -> dict[str, Any]:
+        """Return everything that is stored. Frames stay where they are until they are compressed, later, in another
+        thread; meanwhile a step that would overwrite one of them waits.
+
+        Raises:
+            MemoryError: the frames of a CUDA device do not fit into the host's memory.
+        """
+        first, last = max(0, self._host_head - self._rows + 1), self._host_head
+        frames = self._frames
+        if self.device.type == "cpu":
+            self._saving.begin(first)
+        else:
+            frames = frames[: min(last + 1, self._rows) * self.num_envs]
+            if frames.nbytes > psutil.virtual_memory().available:
+                raise MemoryError(f"{frames.nbytes / 1e9:.1f} GB of frames do not fit into the host's memory")
+            frames = frames.cpu()  # at once: one thread uses the device
+        return {
+            "head": last,
+            "host_age": copied(self._host_age),
+            "generator": self.generator.get_state(),
+            "frames": Later(lambda: self._saving.packed(frames, first, last), self._saving.end),
+            **{name: tensor.cpu().clone() for name, tensor in self._small().items()},
+        }
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Hold what a replay of the same size held."""
+        self._host_head = int(state["head"])
+        self._head.fill_(self._host_head)
+        self._host_age[:] = state["host_age"].numpy()
+        for name, tensor in self._small().items():
+            tensor.copy_(state[name])
+        for begin, packed in state["frames"]:
+            rows = unpack(packed)
+            self._frames[begin : begin + len(rows)] = rows
+        set_generator(self.generator, state["generator"])
+
+    def mean_frame(self) -> Tensor:
+        """Return the mean of all stored frames, (H, W) float32."""
+        total = torch.zeros(self._frames.shape[1], dtype=torch.int64, device=self.device)
+        for begin in range(0, len(self), 1024):
+            total += self._frames[begin : min(begin + 1024, len(self))].sum(dim=0)
+        return (total.double() / len(self)).float().view(self._shape)
+
+    def stacks(self) -> Tensor:
+        """Return the newest observation of every game, (N, C, H, W) uint8 on the device."""
+        return self._gather(self._head.expand(self.num_envs), self._games)
+
+    def sample(self, batch_size: int) -> Batch:
+        """Return B transitions, drawn uniformly from all env steps whose window is complete.
+
+        An env step that was a reset is drawn again, up to three times; should all four draws be resets, the env
+        step before the first of them is taken, which is the end of a game.
+
+        Raises:
+            IndexError: there are none yet.
+        """
+        if self._host_head < self._n:
+            raise IndexError("the replay holds no whole window yet")
+        return self.transitions(*self.draw(batch_size))
+
+    def sample_each(self, count: int, batch_size: int) -> list[Batch]:
+        """Return `count` batches as `sample` does, drawn at once, which costs little more than one."""
+        return parts_of(self.sample(count * batch_size), count)
+
+    def write_back(self, batch: Batch, priority: Tensor) -> None:
+        """Do nothing: draws do not depend on how surprising a transition was."""
+
+    def observations(self, count: int, generator: torch.Generator) -> Tensor:
+        """Return `count` stored observations, (count, C, H, W) uint8, drawn uniformly with `generator`."""
+        return self._gather(*self.draw(count, generator))
+
+    def transitions(self, time: Tensor, game: Tensor) -> Batch:
+        """Return the transitions that start at rows `time` (counted since the first) of games `game`, int64 (B,) each.
+
+        The caller makes sure that those are stored and their windows complete.
+        """
+        row = self._index((time.unsqueeze(1) + self._ahead), game.unsqueeze(1))  # (B, n)
+        ended = self._ended[row]
+        before = torch.cumsum(ended, dim=1) - ended.to(torch.int64)  # ends before this env step of the window
+        inside = before == 0
+        steps = inside.sum(dim=1)  # (B,), k
+        reward = (self._reward[row] * self._gammas[:-1] * inside).sum(dim=1)
+        terminated = (self._terminated[row] & inside).any(dim=1)
+        return Batch(
+            self._gather(time, game),
+            self._action[row[:, 0]].to(torch.int64),
+            reward,
+            self._gammas[steps].masked_fill(terminated, 0.0),
+            self._gather(time + steps, game),
+        )
+
+    def starts(self) -> tuple[int, int]:
+        """Return the row that the last step put out of reach and the row whose windows it completed, counted since the
+        first; negative where there is none yet. Transitions may start in the rows between, the second included.
+        """
+        return self._host_head - self._reach - 1, self._host_head - self._n
+
+    def row(self, time: int) -> tuple[int, Tensor]:
+        """Return the first of the N slots of row `time`, and which of its env steps were no resets, (N,) bool."""
+        begin = time % self._rows * self.num_envs
+        return begin, ~self._void[begin : begin + self.num_envs]
+
+    def time_and_game(self, slot: Tensor) -> tuple[Tensor, Tensor]:
+        """Return row (counted since the first) and game of slots of stored env steps, int64 (B,) each."""
+        row = slot // self.num_envs
+        return self._head - (self._head - row) % self._rows, slot % self.num_envs
+
+    def draw(self, batch_size: int, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+        """Return rows (counted since the first) and games of B starts drawn as `sample` says, int64 (B,) each.
+
+        `generator` is the replay's own unless another is given.
+        """
+        generator = generator or self.generator
+        low = (self._head - self._reach).clamp(min=0)  # a start's stack is still there
+        high = self._head - (self._n - 1)  # exclusive: the window of a start is complete
+        uniform = torch.rand(CANDIDATES, batch_size, dtype=torch.float64, generator=generator, device=self.device)
+        drawn = (uniform * ((high - low) * self.num_envs)).to(torch.int64)
+        time = low + drawn // self.num_envs
+        game = drawn % self.num_envs
+        real = ~self._void[self._index(time, game)]  # (candidates, B)
+        first = (real * self._order).argmax(dim=0, keepdim=True)
+        time, game = time.gather(0, first).squeeze(0), game.gather(0, first).squeeze(0)
+        return time - self._void[self._index(time, game)].to(torch.int64), game
+
+    def discard(self, envs: NDArray[np.bool_] | None) -> None:
+        """Let the newest transition of these games, (N,), be the last before a truncation; with None, begin with the
+        games' newest frames.
+        """
+        if envs is None:
+            if self._newest is not None:
+                self.reset(self._newest())
+            return
+        begin = (self._host_head - 1) % self._rows * self.num_envs
+        self._ended[begin : begin + self.num_envs] |= torch.from_numpy(envs).to(self.device)
+
+    def _small(self) -> dict[str, Tensor]:
+        """Return all that is stored beside the frames."""
+        return {
+            "action": self._action,
+            "reward": self._reward,
+            "terminated": self._terminated,
+            "ended": self._ended,
+            "void": self._void,
+            "age": self._age,
+        }
+
+    def _index(self, time: Tensor, game: Tensor) -> Tensor:
+        """Return where (time, game) is stored."""
+        return time % self._rows * self.num_envs + game
+
+    def _gather(self, time: Tensor, game: Tensor) -> Tensor:
+        """Return the stacks (B, C, H, W) that games showed at their times."""
+        age = self._age[self._index(time, game)].unsqueeze(1)  # (B, 1)
+        where = self._index(time.unsqueeze(1) - self._back, game.unsqueeze(1))  # (B, C)
+        where = torch.where(self._back <= age, where, self._zero)
+        if self._channels_last:
+            return self._interleaved(where)
+        return self._frames.index_select(0, where.flatten()).view(len(time), self._stack, *self._shape)
+
+    def _interleaved(self, where: Tensor) -> Tensor:
+        """Return the stacks (B, C, H, W) of the frames at `where`, (B, C), with channels last.
+
+        Bytes are reordered sooner than floats.
+        """
+        planes = self._frames.index_select(0, where.t().flatten()).view(self._stack, -1, 1).numpy()
+        stacks = torch.empty(len(where), *self._shape, self._stack, dtype=torch.uint8)
+        cv2.merge(list(planes), stacks.numpy().reshape(-1, 1, self._stack))
+        return stacks.permute(0, 3, 1, 2)
+
+    def _put_frames(self, frames: Frame, turn: int) -> None:
+        begin = self._host_head % self._rows * self.num_envs
+        place = self._frames[begin : begin + self.num_envs].view(self.num_envs, *self._shape)
+        if self.device.type == "cuda":
+            staged = self._staged_frames[turn]
+            staged.numpy()[...] = frames
+            place.copy_(staged, non_blocking=True)
+        else:
+            place.numpy()[...] = frames

@@ -1,0 +1,1 @@
+"""What surrounds a training loop, whatever is learnt: counters, logs, checkpoints, progress, the end."""

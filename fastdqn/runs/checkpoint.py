@@ -1,0 +1,294 @@
+"""Checkpoint files: everything that a run needs to resume exactly where it was, in one file.
+
+A file is a line of JSON (what it is, how long, its checksum) and then the parts' states as `torch.save` writes them, to
+be read with `weights_only`. It is written beside its place and moved there when it is whole, and the one before it is
+kept, so that whatever kills a run leaves a good one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import pickle
+import re
+import threading
+import time
+import zlib
+from collections.abc import Callable, Generator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import torch
+
+from fastdqn.errors import UserError
+from fastdqn.runs.folder import read_config, version, write_whole
+from fastdqn.states import abandon, fetched
+
+FORMAT = 3
+"""Of the file; any other is refused."""
+FOLDER = "checkpoints"
+_MAGIC = "fastdqn checkpoint"
+_HEADER_BYTES = 1_000_000  # more than any header has
+KEPT = 2
+
+
+class Saved(NamedTuple):
+    """A checkpoint that has been written."""
+
+    path: Path
+    env_steps: int
+    size: int  # bytes
+    stopped: float  # seconds in which the run stood still
+    written: float  # seconds until the file was there
+
+
+class Header(NamedTuple):
+    """What the first line of a checkpoint says."""
+
+    path: Path
+    script: str
+    game: str
+    env_steps: int
+    config: dict[str, Any]  # resolved options
+    size: int  # bytes of the rest
+    crc32: int
+    begin: int  # where the rest begins
+
+
+class Checkpoints:
+    """Writes a run's checkpoints, one at a time, in a thread beside it.
+
+    Args:
+        run: the run's folder.
+        about: what the header says of the run: its `script`, `game` and `config`.
+        begun: env steps of the checkpoint that the run resumes; later ones of others go with the first new one.
+    """
+
+    def __init__(self, run: Path, about: Mapping[str, Any], begun: int | None = None) -> None:
+        self.folder = run / FOLDER
+        self._about = dict(about)
+        self._begun = begun
+        self._own: set[Path] = set()
+        self._thread: threading.Thread | None = None
+        self._saved: Saved | None = None
+        self._error: BaseException | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether one has been begun of which `ended` has not told the end yet."""
+        return self._thread is not None
+
+    def begin(self, env_steps: int, states: Callable[[], dict[str, Any]]) -> None:
+        """Take the states now and write them while the run continues. The one before must have been waited for."""
+        began = time.perf_counter()
+        taken = states()
+        stopped = time.perf_counter() - began
+
+        def write() -> None:
+            try:
+                path, size = self._write(env_steps, fetched(taken))
+                self._saved = Saved(path, env_steps, size, stopped, time.perf_counter() - began)
+            except BaseException as error:
+                abandon(taken)
+                self._error = error
+
+        self._thread = threading.Thread(target=write, name="fastdqn-checkpoint", daemon=True)
+        self._thread.start()
+
+    def ended(self, wait: bool = False) -> Saved | None:
+        """Return the checkpoint that has been written since the last call, None if there is none.
+
+        Raises:
+            OSError: it could not be written, whatever the reason; those before it are still there.
+        """
+        thread = self._thread
+        if thread is None or (thread.is_alive() and not wait):
+            return None
+        thread.join()
+        self._thread = None
+        error, saved = self._error, self._saved
+        self._error = self._saved = None
+        if isinstance(error, OSError):
+            raise error
+        if error is not None:
+            raise OSError(f"{type(error).__name__}: {error}") from error
+        return saved
+
+    def _write(self, env_steps: int, states: dict[str, Any]) -> tuple[Path, int]:
+        about = {**self._about, "env_steps": env_steps}
+        body = io.BytesIO()
+        torch.save({**states, "about": json.dumps(about)}, body)
+        data = body.getbuffer()
+        header = {
+            "what": _MAGIC,
+            "format": FORMAT,
+            "version": version(),
+            "size": len(data),
+            "crc32": zlib.crc32(data),
+            **about,
+        }
+        self.folder.mkdir(exist_ok=True)
+        path = self.folder / f"{env_steps:012}.checkpoint"
+
+        def write(unfinished: Path) -> None:
+            with unfinished.open("wb") as file:
+                file.write(json.dumps(header).encode() + b"\n")
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+
+        write_whole(path, write)
+        _sync_folder(self.folder)
+        found = checkpoints_in(self.folder.parent)
+        # What others wrote after the run was resumed there is of a future that --resume-previous gave up.
+        given_up = path.stem if self._begun is None else f"{self._begun:012}"
+        before = [other for other in found if other.stem < path.stem and (other in self._own or other.stem <= given_up)]
+        kept = {path, *before[1 - KEPT :]}
+        self._own.add(path)
+        for old in {*found, *self.folder.glob("*.unfinished")} - kept:
+            with contextlib.suppress(OSError):
+                old.unlink()
+        return path, path.stat().st_size
+
+
+def checkpoints_in(run: Path) -> list[Path]:
+    """Return the checkpoints of a run, the newest last."""
+    return sorted(path for path in (run / FOLDER).glob("*.checkpoint") if re.fullmatch(r"\d{12,}", path.stem))
+
+
+def newest(run: Path, previous: bool = False) -> Header:
+    """Return the header of the newest checkpoint of a run, or of the one before.
+
+    Raises:
+        UserError: there is none, it is damaged, or the run is of another version.
+    """
+    if not run.is_dir():
+        raise UserError(f"--resume {run}: there is no such folder of a run.")
+    config = read_config(run) if (run / "config.json").exists() else None
+    found = checkpoints_in(run)
+    if not found:
+        raise UserError(f"The run {run} has no checkpoint to resume.")
+    if previous and len(found) < 2:
+        raise UserError(f"The run {run} has one checkpoint only, not a previous one.")
+    header = read_header(found[-2 if previous else -1])
+    if config is not None and (config["script"], config["game"]["name"]) != (header.script, header.game):
+        raise UserError(
+            f"The checkpoint {header.path} is of another run: {header.script} on {header.game}, not "
+            f"{config['script']} on {config['game']['name']}."
+        )
+    return header
+
+
+def latest_run(runs: Path) -> Path:
+    """Return the run with the newest checkpoint among those in the folder `runs`, and in series in it.
+
+    Raises:
+        UserError: there is none.
+    """
+    found = [path for pattern in ("*", "*/*/*") for path in runs.glob(f"{pattern}/{FOLDER}/*.checkpoint")]
+    if not found:
+        raise UserError(f"--resume latest: no run in {runs} has a checkpoint.")
+    return max(found, key=_written).parent.parent
+
+
+def read_header(path: Path) -> Header:
+    """Return what a checkpoint says of itself; whether the rest is whole, `read` finds out.
+
+    Raises:
+        UserError: it is damaged, no checkpoint at all, or of a later version.
+    """
+    try:
+        with path.open("rb") as file:
+            line = file.readline(_HEADER_BYTES)
+    except OSError as error:
+        raise UserError(f"The checkpoint {path} cannot be read: {error.strerror}.") from error
+    said: dict[str, Any] = {}
+    with contextlib.suppress(ValueError):
+        found: Any = json.loads(line)
+        said = cast(dict[str, Any], found) if isinstance(found, dict) else {}
+    if said.get("what") != _MAGIC:
+        raise UserError(f"{path} is not a checkpoint of fastdqn, or a damaged one{_other(path)}.")
+    if said.get("format") != FORMAT:
+        raise UserError(
+            f"The checkpoint {path} was written by fastdqn {said.get('version')} in format {said.get('format')}; this "
+            f"version, {version()}, reads format {FORMAT}."
+        )
+    try:
+        config: dict[str, Any] = said["config"]
+        return Header(
+            path,
+            str(said["script"]),
+            str(said["game"]),
+            int(said["env_steps"]),
+            dict(config),
+            int(said["size"]),
+            int(said["crc32"]),
+            len(line),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"The checkpoint {path} is damaged{_other(path)}.") from error
+
+
+def read(header: Header) -> dict[str, Any]:
+    """Return the states that a checkpoint holds.
+
+    Raises:
+        UserError: it is damaged.
+    """
+    path = header.path
+    try:
+        with path.open("rb") as file:
+            file.seek(header.begin)
+            data = file.read()
+    except OSError as error:
+        raise UserError(f"The checkpoint {path} cannot be read: {error.strerror}.") from error
+    if len(data) != header.size or zlib.crc32(data) != header.crc32:
+        why = f"it has {len(data):,} of {header.size:,} bytes" if len(data) != header.size else "its checksum is wrong"
+        raise UserError(f"The checkpoint {path} is damaged: {why}{_other(path)}.")
+    try:
+        states: dict[str, Any] = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError) as error:
+        raise UserError(
+            f"The checkpoint {path} holds something that this version does not read{_other(path)}."
+        ) from error
+    about: dict[str, Any] = json.loads(states.pop("about"))
+    if about != {"script": header.script, "game": header.game, "config": header.config, "env_steps": header.env_steps}:
+        raise UserError(f"The checkpoint {path} is damaged: its first line is not its own{_other(path)}.")
+    return states
+
+
+def _written(path: Path) -> float:
+    """Return when a file was written; one that has gone meanwhile is the oldest."""
+    with contextlib.suppress(OSError):
+        return path.stat().st_mtime
+    return 0.0
+
+
+def _other(path: Path) -> str:
+    """Return how to resume without `path`, if there is a way."""
+    kin = checkpoints_in(path.parent.parent)
+    return "; --resume-previous resumes from the one before" if path in kin[1:] else ""
+
+
+def _sync_folder(folder: Path) -> None:
+    """Let the file's new name reach the disk, where the system can be told to."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+@contextlib.contextmanager
+def understood(run: Path) -> Generator[None]:
+    """Turn what goes wrong with a state that is another version's into one sentence."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, IndexError, RuntimeError) as error:
+        why = str(error).strip().splitlines()[-1].strip() if str(error) else type(error).__name__
+        raise UserError(
+            f"The checkpoint of {run} does not fit this version of fastdqn, or the game's of ale-py: {why}."
+        ) from error

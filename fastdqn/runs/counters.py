@@ -1,0 +1,73 @@
+"""A run's counters: how far it is, how fast, and what each update was made of."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from fastdqn import process
+
+
+@dataclass
+class Counters:
+    """How far a run is; a checkpoint keeps all of it."""
+
+    env_steps: int = 0
+    frames: int = 0  # of finished games
+    updates: int = 0
+    samples: int = 0
+    before: int = 0  # env steps before the newest step
+    discarded_at: int = 0  # env steps at which a part was last left empty, because a checkpoint had left it out
+    first_update: float | None = None  # seconds since the process began
+    first_update_env_steps: int = 0
+    first_update_samples: int = 0
+    rss: int = 0  # bytes resident, those of child processes too
+    peak_rss: int = 0
+    values: dict[str, float] = field(default_factory=dict[str, float])  # the script's, of the newest env step
+    records: list[list[float]] = field(default_factory=list[list[float]])  # (elapsed, env_steps, updates) each
+
+    def stepped(self, env_steps: int, values: Mapping[str, float]) -> None:
+        """Count a step of the games."""
+        self.before = self.env_steps
+        self.env_steps += env_steps
+        self.values.update(values)
+
+    def updated(self, samples: int) -> None:
+        """Count an update on so many samples."""
+        self.updates += 1
+        self.samples += samples
+        if self.first_update is None:
+            self.first_update = process.elapsed()
+            self.first_update_env_steps, self.first_update_samples = self.env_steps, self.samples
+
+    def record(self, elapsed: float) -> float | None:
+        """Note how far the run is after `elapsed` seconds; return env steps/s since the last time, None without one."""
+        since = self.records[-1] if self.records else [elapsed, self.env_steps, self.updates]
+        self.records.append([elapsed, self.env_steps, self.updates])
+        seconds = elapsed - since[0]
+        return (self.env_steps - since[1]) / seconds if seconds > 0 else None
+
+    @property
+    def median_speed(self) -> float | None:
+        """Median env steps/s between two records since the first update."""
+        trained = [record for record in self.records if record[2] > 0]
+        speeds = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in itertools.pairwise(trained) if b[0] > a[0]]
+        return statistics.median(speeds) if speeds else None
+
+    @property
+    def samples_per_step(self) -> float | None:
+        """Samples trained on for each env step since the first update."""
+        env_steps = self.env_steps - self.first_update_env_steps
+        return (self.samples - self.first_update_samples) / env_steps if env_steps else None
+
+    def state(self) -> dict[str, Any]:
+        """Return copies of all counters."""
+        return asdict(self)
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Have the counters of `state`."""
+        for name in asdict(self):
+            setattr(self, name, state[name])

@@ -1,0 +1,137 @@
+"""A run's folder: its name, its config.json, who runs in it.
+
+A folder holds `config.json` (resolved options, by group), `environment.json` (versions and machine), `episodes.jsonl`
+(one line a finished game), `speed.jsonl` (counters over time), TensorBoard's events, `reports.jsonl` where a script
+reports on what is inside its learner, `weights.safetensors`, `checkpoints/` and, at the end, `summary.json`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import json
+from collections.abc import Callable, Generator
+from datetime import datetime
+from pathlib import Path
+from typing import Any, cast
+
+import psutil
+import safetensors
+
+from fastdqn.errors import RunError, UserError
+
+FORMAT = 3
+"""Of config.json; any other is refused."""
+RUNNING = "running.json"
+"""Names the process of a run that is going on."""
+
+
+def version() -> str | None:
+    """Return the version of this package, None where it is not installed."""
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        return importlib.metadata.version("fastdqn")
+    return None
+
+
+def read_config(run: Path) -> dict[str, Any]:
+    """Return what the config.json of a run says.
+
+    Raises:
+        UserError: there is none, it is damaged, or another version wrote it.
+    """
+    try:
+        said: Any = json.loads((run / "config.json").read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"{run} is not the folder of a run: it has no config.json that can be read.") from error
+    except ValueError as error:
+        raise UserError(f"The config.json of the run {run} is damaged: {error}.") from error
+    config = cast(dict[str, Any], said) if isinstance(said, dict) else {}
+    if config and config.get("format") != FORMAT:
+        raise UserError(
+            f"The run {run} was written by fastdqn {config.get('version') or _older_version(run)}, in a format that "
+            f"this version, {version()}, does not read."
+        )
+    try:
+        int(config["run"]["seed"])
+        said_words = (config["script"], config["game"]["name"], config["wrappers"])
+        if not all(isinstance(word, str) for word in said_words):
+            raise TypeError("script, game and wrappers must be words")
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(
+            f"The config.json of the run {run} is damaged: it names no script, game, wrappers or seed."
+        ) from error
+    return config
+
+
+def new_folder(parent: Path, game: str, script: str) -> Path:
+    """Make and return runs/<time>-<game>-<script>; two runs of one second get different folders."""
+    parent.mkdir(parents=True, exist_ok=True)
+    stem = f"{datetime.now():%Y%m%d-%H%M%S}-{''.join(c if c.isalnum() or c in '-_' else '_' for c in game)}-{script}"
+    for attempt in range(1000):
+        folder = parent / (stem if attempt == 0 else f"{stem}-{attempt}")
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir()
+            return folder
+    raise RunError(f"There are already a thousand folders called {stem} in {parent}.")
+
+
+def refuse_running(run: Path) -> None:
+    """Refuse to resume a run that is still going on.
+
+    Raises:
+        UserError: it is.
+    """
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, psutil.Error):
+        said: dict[str, Any] = json.loads((run / RUNNING).read_text(encoding="utf-8"))
+        if psutil.Process(said["pid"]).create_time() == said["created"]:
+            raise UserError(f"The run {run} is still going on, in process {said['pid']}.")
+
+
+def mark_running(run: Path) -> None:
+    """Say that this process runs it."""
+    this = psutil.Process()
+    write_json(run / RUNNING, {"pid": this.pid, "created": this.create_time()})
+
+
+def unmark_running(run: Path) -> None:
+    """Say that nobody runs it any more."""
+    with contextlib.suppress(OSError):
+        (run / RUNNING).unlink()
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write `value`, indented."""
+    path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+
+
+def write_whole(path: Path, write: Callable[[Path], None]) -> None:
+    """Let `write` fill a file beside `path`, then move it there: whoever looks finds the old one or the new one."""
+    unfinished = path.with_name(f"{path.name}.unfinished")
+    try:
+        write(unfinished)
+        unfinished.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            unfinished.unlink()
+        raise
+
+
+@contextlib.contextmanager
+def saving(run: Path) -> Generator[None]:
+    """Turn an error of the file system into one sentence.
+
+    Raises:
+        RunError: something cannot be written.
+    """
+    try:
+        yield
+    except (OSError, safetensors.SafetensorError) as error:
+        why = (isinstance(error, OSError) and error.strerror) or str(error)
+        raise RunError(f"Cannot write to {run}: {why}; the run has ended.") from error
+
+
+def _older_version(run: Path) -> str:
+    """Return which version wrote a run whose config.json does not say so, as those before 0.2.0 did not."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        return str(json.loads((run / "environment.json").read_text(encoding="utf-8"))["packages"]["fastdqn"])
+    return "before 0.2.0"

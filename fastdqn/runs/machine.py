@@ -1,0 +1,95 @@
+"""Versions and machine: what a figure needs beside it to mean something."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import json
+import platform
+import subprocess
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+
+from fastdqn import process
+
+PACKAGES = ("torch", "gymnasium", "ale-py", "opencv-python-headless", "numpy", "tensorboard", "fastdqn")
+
+
+def environment(device: torch.device) -> dict[str, Any]:
+    """Return versions and machine: what a figure needs beside it to mean something."""
+    packages: dict[str, str | None] = {}
+    for name in PACKAGES:
+        try:
+            packages[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            packages[name] = None
+    packages["torch"] = str(torch.__version__)  # names its build, +cpu or +cu130, which the package's own may not
+    return {
+        "python": platform.python_version(),
+        "packages": packages,
+        "system": f"{platform.system()} {platform.machine()}",
+        "cpu": cpu_name(),
+        "cores": process.cores(),
+        "threads": torch.get_num_threads(),
+        "memory_bytes": psutil.virtual_memory().total,
+        "gpu": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
+        "commit": _commit(),
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+        "time": datetime.now().astimezone().isoformat(timespec="seconds"),
+    }
+
+
+def environment_of(run: Path, device: torch.device, resumed_at: int | None) -> dict[str, Any]:
+    """Return what the environment.json of a run says: of this process, and of those before it where it was resumed."""
+    now = environment(device)
+    if resumed_at is None:
+        return now
+    earlier: list[Any] = []
+    with contextlib.suppress(OSError, ValueError):
+        said: dict[str, Any] = json.loads((run / "environment.json").read_text(encoding="utf-8"))
+        earlier = [*said.pop("earlier", []), said]
+    return {**now, "resumed_at_env_step": resumed_at, "earlier": earlier}
+
+
+def cpu_name() -> str:
+    """Return the processor's name, with family and model where the name alone says little."""
+    with contextlib.suppress(OSError):
+        fields = dict(
+            [part.strip() for part in line.split(":", 1)]
+            for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").split("\n\n")[0].splitlines()
+            if ":" in line
+        )
+        flags = fields.get("flags", "").split()
+        vectors = [name for name in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if name in flags]
+        if "model name" in fields:
+            return f"{fields['model name']} family {fields.get('cpu family')} model {fields.get('model')} {vectors}"
+    return platform.processor() or platform.machine()
+
+
+def _commit() -> str | None:
+    """Return the commit of the source tree, if there is one, with a + for uncommitted changes."""
+    here = Path(__file__).resolve().parents[2]
+    if not (here / ".git").exists():
+        return None
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True, timeout=10).stdout
+
+    try:
+        return git("rev-parse", "--short=12", "HEAD").strip() + ("+" if git("status", "--porcelain", "-uno") else "")
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def resident_bytes(parent: psutil.Process) -> int:
+    """Return the resident memory of a process and its children."""
+    total = 0
+    for one in (parent, *parent.children()):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            total += int(one.memory_info().rss)
+    return total

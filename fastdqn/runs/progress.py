@@ -1,0 +1,140 @@
+"""The progress of a run on a terminal: a line of figures, and a bar for the nearer limit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from fastdqn import process
+from fastdqn.runs.counters import Counters
+from fastdqn.runs.limits import StopTest
+from fastdqn.runs.stopwatch import percentages
+
+
+class Progress:
+    """Shows how a run stands, once a second on a terminal and every 10 s elsewhere, unless told otherwise.
+
+    Args:
+        counters: of the run.
+        stop: its stop test.
+        formats: which of the script's values and metrics are shown, and in which format.
+        warm_up: env steps before the first update.
+        seconds: between two reports, None for the default.
+    """
+
+    def __init__(
+        self, counters: Counters, stop: StopTest, formats: Mapping[str, str], warm_up: int, seconds: float | None
+    ) -> None:
+        self._counters, self._stop_test, self._formats, self._warm_up = counters, stop, dict(formats), warm_up
+        self._speed: float | None = None
+        self._metrics: Mapping[str, float] = {}
+        self._console = Console(highlight=False)
+        self._seconds = seconds or (1.0 if self._console.is_terminal else 10.0)
+        self._next = 0.0
+        self._live: Live | None = None
+
+    def say(self, sentence: str) -> None:
+        """Print a sentence."""
+        self._console.print(sentence, soft_wrap=True)
+
+    def newest(self, env_steps_per_s: float | None, metrics: Mapping[str, float]) -> None:
+        """Take the newest speed and the newest metrics of an update."""
+        self._speed, self._metrics = env_steps_per_s, metrics
+
+    def start(self) -> None:
+        """Begin to show."""
+        if self._console.is_terminal:
+            self._live = Live(self._display(), console=self._console, auto_refresh=False)
+            self._live.start()
+
+    def stop(self) -> None:
+        """Leave the terminal as it is."""
+        if self._live is not None:
+            self._live.stop()
+
+    def show(self, now: float) -> None:
+        """Show how the run stands, if it is time to; `now` is `time.perf_counter`'s."""
+        if now < self._next:
+            return
+        if self._live is not None:
+            self._live.update(self._display(), refresh=True)
+        elif self._next > 0.0:
+            self.say(" | ".join(f"{name} {value}" for name, value in self._line().items()))
+        self._next = now + self._seconds
+
+    def _line(self) -> dict[str, str]:
+        counters, mean, left = self._counters, self._stop_test.mean_score, self._left()
+        shown = {name: counters.values.get(name, self._metrics.get(name)) for name in self._formats}
+        return {
+            "env steps": f"{counters.env_steps:,}",
+            "env steps/s": "-" if self._speed is None else f"{self._speed:,.1f}",
+            "episodes": f"{self._stop_test.episodes:,}",
+            "mean-100": "-" if mean is None else f"{mean:.2f}",
+            **{name: "-" if value is None else format(value, self._formats[name]) for name, value in shown.items()},
+            "elapsed": clock(process.elapsed()),
+            "left": "-" if left is None else clock(left),
+        }
+
+    def _fraction(self) -> float:
+        """How much of the nearer limit is used up, 0 to 1."""
+        limits, elapsed = self._stop_test.limits, process.elapsed()
+        parts = [0.0]
+        if limits.max_env_steps:
+            parts.append(self._counters.env_steps / limits.max_env_steps)
+        if limits.deadline is not None:
+            parts.append(elapsed / max(elapsed, elapsed + limits.deadline - time.time()))
+        return min(1.0, max(parts))
+
+    def _left(self) -> float | None:
+        """Seconds to the nearer limit, judged by the present speed."""
+        limits = self._stop_test.limits
+        left: list[float] = []
+        if limits.deadline is not None:
+            left.append(limits.deadline - time.time())
+        if limits.max_env_steps and self._speed:
+            left.append((limits.max_env_steps - self._counters.env_steps) / self._speed)
+        return max(0.0, min(left)) if left else None
+
+    def _doing(self) -> str:
+        counters = self._counters
+        left = self._warm_up + counters.discarded_at - counters.env_steps
+        return f"{left:,} env steps to the first update" if counters.updates == 0 and left > 0 else "training"
+
+    def _display(self) -> Group:
+        cells = self._line()
+        table = Table(box=None, pad_edge=False)
+        for name in cells:
+            table.add_column(name, justify="right", style="bold", header_style="dim", no_wrap=True)
+        table.add_row(*cells.values())
+        bar = Table.grid(padding=(0, 1))
+        bar.add_row(
+            ProgressBar(total=1.0, completed=self._fraction(), width=28),
+            Text(f"{100 * self._fraction():.0f}% of the limit, {self._doing()}"),
+        )
+        return Group(table, bar)
+
+
+def clock(seconds: float) -> str:
+    """Return h:mm:ss."""
+    minutes, second = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{second:02}"
+
+
+def ending(summary: Mapping[str, Any]) -> str:
+    """Return what the end of a run says of its summary."""
+    mean, speed = summary["mean_100"], summary["median_env_steps_per_s"]
+    said = (
+        f"{'SOLVED' if summary['solved'] else 'not solved'} ({summary['reason']}) after {clock(summary['elapsed'])}: "
+        f"{summary['env_steps']:,} env steps, {summary['updates']:,} updates, {summary['episodes']:,} games, "
+        f"mean-100 {'-' if mean is None else f'{mean:.2f}'}, "
+        f"median {'-' if speed is None else f'{speed:.1f}'} env steps/s"
+    )
+    where = f"\nwhere the time went since the first update: {percentages(summary['profile'])}"
+    return said + (where if summary["profile"] else "")

@@ -1,0 +1,144 @@
+"""What a run logs: .jsonl files, TensorBoard, and the trackers that were asked for."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO, Any, TextIO
+
+from fastdqn import process
+from fastdqn.runs.counters import Counters
+from fastdqn.runs.tensorboard import Board
+from fastdqn.runs.trackers import Tracker
+from fastdqn.types import EpisodeEnd, Histogram
+
+
+class Records:
+    """The logs of a run, appended to; whatever the file system refuses is an OSError.
+
+    Args:
+        folder: of the run.
+        trackers: that hear every scalar, too; one that fails hears no more, and the run continues.
+        say: prints a sentence.
+    """
+
+    def __init__(self, folder: Path, trackers: list[Tracker], say: Callable[[str], None]) -> None:
+        self._folder = folder
+        self._trackers = trackers
+        self._say = say
+        self._lines: dict[str, TextIO] = {}
+        self._board = Board(folder)
+        for name in ("episodes.jsonl", "speed.jsonl"):
+            self._open(name)
+
+    def episode(
+        self, counters: Counters, episode: EpisodeEnd, number: int, mean: float, values: Mapping[str, float]
+    ) -> None:
+        """Write a finished game, and the mean score of the last 100 of them."""
+        line = {
+            "episode": number,
+            "score": episode.score,
+            "frames": episode.frames,
+            "truncated": episode.truncated,
+            "mean_100": mean,
+            "env_steps": counters.env_steps,
+            "updates": counters.updates,
+            **values,
+            "elapsed": round(process.elapsed(), 3),
+        }
+        self._write("episodes.jsonl", line)
+        self._log({"episode/score": episode.score, "episode/mean_100": mean}, counters.env_steps)
+
+    def speed(
+        self,
+        counters: Counters,
+        elapsed: float,
+        env_steps_per_s: float | None,
+        metrics: Mapping[str, float],
+        policy_lag: int | None,
+    ) -> None:
+        """Write how far the run is, and let it reach the files."""
+        line = {
+            "elapsed": round(elapsed, 4),
+            "env_steps": counters.env_steps,
+            "updates": counters.updates,
+            "samples": counters.samples,
+            **counters.values,
+            **{name: value if math.isfinite(value) else None for name, value in metrics.items()},
+            "env_steps_per_s": env_steps_per_s,
+            "policy_lag": policy_lag,
+            "rss_bytes": counters.rss,
+        }
+        scalars = {
+            **{f"train/{name}": value for name, value in {**metrics, **counters.values}.items()},
+            "train/updates": counters.updates,
+            "train/samples_per_step": counters.samples_per_step,
+            "train/policy_lag": policy_lag,
+            "speed/env_steps_per_s": env_steps_per_s or None,
+            "speed/resident_bytes": counters.rss,
+        }
+        self._write("speed.jsonl", line)
+        self._log({name: value for name, value in scalars.items() if value is not None}, counters.env_steps)
+        self.flush()
+
+    def report(self, scalars: Mapping[str, float], histograms: Mapping[str, Histogram], env_steps: int) -> None:
+        """Write what is inside a learner."""
+        self._write("reports.jsonl", {"elapsed": round(process.elapsed(), 3), "env_steps": env_steps, **scalars})
+        self._log(scalars, env_steps)
+        for name, histogram in histograms.items():
+            self._board.add_histogram(name, histogram, env_steps)
+
+    def flush(self) -> None:
+        """Let everything that was written reach the files."""
+        for file in self._files():
+            file.flush()
+
+    def sizes(self) -> dict[str, int]:
+        """Return how long each log is now."""
+        return {path.name: path.stat().st_size for path in self._paths()}
+
+    def cut(self, sizes: Mapping[str, int]) -> None:
+        """Cut off what was logged after the checkpoint that says these sizes: it will be logged again."""
+        for path in self._paths():
+            if path.name != self._board.name and path.stat().st_size > sizes.get(path.name, 0):
+                with path.open("r+b") as file:
+                    file.truncate(sizes.get(path.name, 0))
+
+    def close(self, summary: Mapping[str, Any]) -> None:
+        """Close everything; the trackers are told how the run ended."""
+        for tracker in self._trackers:
+            try:
+                tracker.close(summary)
+            except Exception as failure:
+                self._say(f"{type(tracker).__name__} could not be closed: {failure}")
+        for file in self._files():
+            with contextlib.suppress(OSError):
+                file.close()
+
+    def _write(self, name: str, line: Mapping[str, Any]) -> None:
+        """Append a line to a .jsonl file, which is made at its first line."""
+        (self._lines.get(name) or self._open(name)).write(json.dumps(line) + "\n")
+
+    def _log(self, values: Mapping[str, float], env_steps: int) -> None:
+        """Write scalars to TensorBoard and to the trackers."""
+        for name, value in values.items():
+            self._board.add_scalar(name, value, env_steps)
+        for tracker in tuple(self._trackers):
+            try:
+                tracker.log(values, env_steps)
+            except Exception as error:  # whatever a package of somebody else's raises, the run continues
+                self._trackers.remove(tracker)
+                self._say(f"{type(tracker).__name__} has failed and hears no more of this run: {error}")
+
+    def _files(self) -> list[IO[Any]]:
+        return [*self._lines.values(), self._board.file]
+
+    def _paths(self) -> list[Path]:
+        return [*self._folder.glob("*.jsonl"), *self._folder.glob("events.out.tfevents.*")]
+
+    def _open(self, name: str) -> TextIO:
+        self._lines[name] = (self._folder / name).open("a", encoding="utf-8", buffering=1)
+        return self._lines[name]

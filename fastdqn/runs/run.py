@@ -1,0 +1,345 @@
+"""What surrounds a training loop: counters, the end of the run, logs, progress and the summary."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol
+
+import psutil
+import torch
+from torch import Tensor
+
+from fastdqn import process
+from fastdqn.errors import RunError
+from fastdqn.options.fields import plain
+from fastdqn.options.game import GameOptions
+from fastdqn.options.run import RunOptions
+from fastdqn.runs import checkpoint
+from fastdqn.runs.checkpoint import understood
+from fastdqn.runs.checkpointing import Checkpointing
+from fastdqn.runs.counters import Counters
+from fastdqn.runs.folder import (
+    FORMAT,
+    mark_running,
+    new_folder,
+    refuse_running,
+    saving,
+    unmark_running,
+    version,
+    write_json,
+)
+from fastdqn.runs.limits import Limits, StopTest
+from fastdqn.runs.machine import environment_of, resident_bytes
+from fastdqn.runs.progress import Progress, clock, ending
+from fastdqn.runs.records import Records
+from fastdqn.runs.stopwatch import Stopwatch
+from fastdqn.runs.trackers import build_trackers, check_trackers
+from fastdqn.runs.weights import Weights
+from fastdqn.schedules import updates_due
+from fastdqn.states import Part, resume_parts
+from fastdqn.types import EpisodeEnd, Histogram, PlayedStep, VectorStep
+
+RECORD_SECONDS = 1.0
+"""The shortest time between two records in speed.jsonl; long runs write about a thousand each time they double."""
+
+
+class RunSettings(Protocol):
+    """The groups of options that every script has."""
+
+    @property
+    def run(self) -> RunOptions: ...
+    @property
+    def game(self) -> GameOptions: ...
+
+
+class Run:
+    """One training run, as a context manager; its methods are what a script's loop calls.
+
+    Args:
+        script: path of the script, whose name the folder and the summary take.
+        options: all options, resolved; a dataclass of groups.
+        device: where the learner is.
+        wrappers: how the game is presented: "classic", "opencv", "vector", or a word of the script's own.
+        notes: lines to print at the start, say how the game is presented.
+        progress: which of the values and metrics the progress line shows, and in which format.
+        warm_up: env steps before the first update.
+
+    Raises:
+        UserError: the run to resume cannot be resumed, or a tracker is not installed.
+        RunError: the folder cannot be made or written to.
+    """
+
+    def __init__(
+        self,
+        script: str,
+        options: RunSettings,
+        device: torch.device,
+        wrappers: str,
+        notes: tuple[str, ...] = (),
+        progress: Mapping[str, str] | None = None,
+        warm_up: int = 0,
+    ) -> None:
+        self.script = Path(script).stem
+        self.options = options.run
+        self.game = options.game.name
+        self.device = device
+        self.stop = StopTest(self._limits())
+        self.reason: str | None = None
+        self.begun = 0
+        """Env steps that other processes had played when this one resumed the run."""
+        self.counters = Counters()
+        self.timed = Stopwatch(device)
+        self._lag: int | None = None
+        self._metrics: Mapping[str, Tensor] = {}
+        self._first_update_here: float | None = None
+        self._process = psutil.Process()
+        self._progress = Progress(self.counters, self.stop, progress or {}, warm_up, options.run.log_seconds)
+        self._next_record = 0.0
+        self._notes = notes
+        trackers = [name for name, on in (("wandb", options.run.wandb), ("trackio", options.run.trackio)) if on]
+        check_trackers(trackers)
+        self.folder = options.run.runs_dir
+        self._resumed: dict[str, Any] | None = None
+        if options.run.resume is not None:
+            self.folder = Path(options.run.resume)
+            self._resumed = checkpoint.read(checkpoint.newest(self.folder, options.run.resume_previous))
+            refuse_running(self.folder)
+            self._load(self._resumed["run"])
+        config = {"format": FORMAT, "version": version(), "script": self.script, "wrappers": wrappers}
+        config |= plain(options)
+        with saving(self.folder):
+            if self._resumed is None:
+                self.folder = new_folder(options.run.runs_dir, self.game, self.script)
+            mark_running(self.folder)
+            write_json(self.folder / "config.json", config)
+            resumed_at = None if self._resumed is None else self.begun
+            write_json(self.folder / "environment.json", environment_of(self.folder, device, resumed_at))
+            built = build_trackers(trackers, options.run.project, self.folder, config)
+            self._logs = Records(self.folder, built, self._progress.say)
+        self.weights = Weights(self.folder)
+        about = {"script": self.script, "game": self.game, "config": config}
+        self._checkpointing = Checkpointing(options.run, self.folder, about, self.begun, self._progress.say)
+
+    def __enter__(self) -> Run:
+        self._running = process.running()
+        self._running.__enter__()
+        for note in (*self._notes, f"run folder {self.folder}"):
+            self._progress.say(note)
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._progress.stop()
+            if error is None:
+                self._finish()
+            else:
+                self.reason = "failed"
+                with contextlib.suppress(RunError):  # what can be kept is kept; the first error is the one to show
+                    self._save()
+                with contextlib.suppress(OSError):
+                    self._checkpointing.ended(lambda: None, wait=True)
+        finally:
+            self._logs.close(self.summary())
+            unmark_running(self.folder)
+            self._running.__exit__(kind, error, trace)
+
+    @property
+    def env_steps(self) -> int:
+        """Env steps so far, those of the processes before this one too."""
+        return self.counters.env_steps
+
+    @property
+    def updates(self) -> int:
+        """Updates so far, likewise."""
+        return self.counters.updates
+
+    def track(self, **parts: Part) -> None:
+        """Name everything that changes while the run continues, for checkpoints.
+
+        In a resumed run all parts now continue from the checkpoint. Environments that could not be continued begin
+        anew: every part is told to discard what was unfinished of them. A part that the checkpoint lacks is left empty.
+        """
+        self._checkpointing.parts = parts
+        if self._resumed is None:
+            return
+        states: dict[str, Any] = self._resumed["parts"]
+        with understood(self.folder):
+            lost = resume_parts(parts, states)
+        if parts.keys() - states.keys():
+            self.counters.discarded_at = self.env_steps
+        with saving(self.folder):
+            self._logs.cut(self._resumed["run"]["lines"])
+        self._resumed = None
+        said = "the games begin anew" if lost is None else "the games continue where they were"
+        said = f"{lost} games begin anew" if lost else said
+        self._progress.say(
+            f"resumed at env step {self.env_steps:,}, update {self.updates:,}, after {clock(process.elapsed())}; {said}"
+        )
+
+    def due(self, every: int, initial: int = 0) -> range:
+        """Return the env steps of the newest step at which something is due: one every `every` env steps, from
+        `initial` on, counted from where parts were last left empty.
+        """
+        return updates_due(self.counters.before, self.env_steps, every, initial + self.counters.discarded_at)
+
+    def played(self, played: PlayedStep, **values: float) -> None:
+        """Count one env step and log the games that finished in it, and the script's values of the step."""
+        self._played(1, played.episodes, values)
+
+    def played_vector(self, step: VectorStep, policy_lag: int = 0, **values: float) -> None:
+        """Count one step of N games; games that were reset in it made no env step.
+
+        Args:
+            step: what came of it.
+            policy_lag: updates made since the actions were chosen.
+            values: the script's own, of the newest env step.
+        """
+        self._lag = policy_lag
+        with self.timed("logging"):
+            self._played(len(step.reset) - int(step.reset.sum()), step.episodes, values)
+
+    def _played(self, env_steps: int, episodes: tuple[EpisodeEnd, ...], values: Mapping[str, float]) -> None:
+        self.counters.stepped(env_steps, values)
+        for episode in episodes:
+            self.stop.add(episode.score)
+            self.counters.frames += episode.frames
+            with saving(self.folder):
+                self._logs.episode(self.counters, episode, self.stop.episodes, self.stop.mean_score or 0.0, values)
+        now = time.perf_counter()
+        if now >= self._next_record:
+            self._record(now)
+        self._progress.show(now)
+
+    def updated(self, metrics: Mapping[str, Tensor], samples: int) -> None:
+        """Count one update on so many samples. Its metrics, () each, stay on the device until the next record."""
+        self.counters.updated(samples)
+        self._metrics = metrics
+        if self._first_update_here is None:
+            self._first_update_here = process.elapsed()
+            self._next_record = 0.0  # a record right after the first update
+            self.timed.begin()
+
+    def report(self, scalars: Mapping[str, float], histograms: Mapping[str, Histogram] | None = None) -> None:
+        """Write what is inside the learner to TensorBoard, and the scalars to reports.jsonl."""
+        with saving(self.folder):
+            self._logs.report(scalars, histograms or {}, self.env_steps)
+
+    def over(self) -> bool:
+        """Tell whether the run is over: solved, at a limit, or stopped by a signal."""
+        return self.ended_by(self.stop.reason(self.env_steps))
+
+    def ended_by(self, reason: str | None) -> bool:
+        """Tell whether the run is over when somebody else (a player process) keeps its stop test.
+
+        To be called where a checkpoint may be taken: between two rounds of the loop.
+        """
+        if self.reason is not None:
+            return True
+        seconds, began = self.options.train_seconds, self._first_update_here
+        if reason is not None:
+            self.reason = reason
+        elif process.stop_signal():
+            self.reason = "interrupted"
+        elif seconds is not None and began is not None and process.elapsed() - began >= seconds:
+            self.reason = "train-seconds"
+        if self.reason is None:
+            with saving(self.folder):
+                self._checkpointing.ended(self._checkpoint)
+            if self._checkpointing.due(self.env_steps):
+                self._record(time.perf_counter())  # which ends a run whose loss or weights are no numbers any more
+                with saving(self.folder):
+                    self._checkpoint()
+            return False
+        self._record(time.perf_counter())
+        return True
+
+    def _record(self, now: float) -> None:
+        """Write the counters; the only place that waits for the device."""
+        elapsed = process.elapsed()
+        self._next_record = now + max(RECORD_SECONDS, elapsed / 1000.0)
+        metrics = {name: float(value) for name, value in self._metrics.items()}
+        if metrics:
+            losses = {name: value for name, value in metrics.items() if name.startswith("loss")}
+            self.weights.look(losses, self.env_steps, self.updates)
+        counters = self.counters
+        counters.rss = resident_bytes(self._process)
+        counters.peak_rss = max(counters.peak_rss, counters.rss)
+        speed = counters.record(elapsed)
+        self._progress.newest(speed, metrics)
+        with saving(self.folder):
+            self._logs.speed(counters, elapsed, speed, metrics, self._lag)
+
+    def _checkpoint(self) -> None:
+        """Begin a checkpoint of now."""
+        self.weights.save()
+        self._logs.flush()
+        self._checkpointing.begin(self.env_steps, self._state())
+
+    def _state(self) -> dict[str, Any]:
+        counts = {"counters": self.counters.state(), "stop": self.stop.state(), "elapsed": process.elapsed()}
+        return {**counts, "lines": self._logs.sizes()}
+
+    def _load(self, state: Mapping[str, Any]) -> None:
+        """Have the counters and logs of a checkpoint."""
+        with understood(self.folder):
+            self.counters.load(state["counters"])
+            self.stop.load(state["stop"])
+            process.add_elapsed(state["elapsed"])
+        self.begun = self.env_steps
+        self.stop.limits = self._limits()
+
+    def _limits(self) -> Limits:
+        run = self.options
+        return Limits.of(run.stop_score, run.max_env_steps, run.max_minutes, time.time() - process.elapsed())
+
+    def _finish(self) -> None:
+        if self.begun and self.env_steps == self.begun and (self.folder / "summary.json").exists():
+            said = f"nothing to do: the run was over ({self.reason}) after {self.env_steps:,} env steps"
+            self._progress.say(f"{said}; raise its limits to continue")
+            return
+        summary = self._save()
+        with saving(self.folder):
+            self._checkpointing.ended(self._checkpoint, wait=True)
+            if self._checkpointing.missing(self.env_steps):
+                self._checkpoint()
+                self._checkpointing.ended(self._checkpoint, wait=True)
+        self._progress.say(ending(summary))
+
+    def _save(self) -> dict[str, Any]:
+        """Write the weights and the summary; return the summary."""
+        summary = self.summary()
+        if self._resumed is not None:  # it failed before it had continued: what is there is better
+            return summary
+        with saving(self.folder):
+            write_json(self.folder / "summary.json", summary)
+            self.weights.save()
+        return summary
+
+    def summary(self) -> dict[str, Any]:
+        """Return how the run stands: what summary.json will hold."""
+        return {
+            "script": self.script,
+            "game": self.game,
+            "seed": self.options.seed,
+            "device": str(self.device),
+            "solved": self.reason == "solved",
+            "reason": self.reason,
+            "elapsed": round(process.elapsed(), 3),
+            "first_update": self.counters.first_update,
+            "env_steps": self.env_steps,
+            "updates": self.updates,
+            "samples": self.counters.samples,
+            "episodes": self.stop.episodes,
+            "mean_100": self.stop.mean_score,
+            "profile": self.timed.shares(),
+            "median_env_steps_per_s": self.counters.median_speed,
+            "peak_rss_bytes": self.counters.peak_rss,
+            "peak_device_bytes": torch.cuda.max_memory_allocated(self.device) if self.device.type == "cuda" else 0,
+        }

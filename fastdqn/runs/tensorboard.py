@@ -1,0 +1,54 @@
+"""TensorBoard's event files."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from tensorboard.compat.proto import event_pb2, summary_pb2
+from tensorboard.summary.writer.record_writer import RecordWriter
+
+from fastdqn.types import Histogram
+
+_events: Any = event_pb2  # generated modules, without types
+_summaries: Any = summary_pb2
+
+
+class Board:
+    """TensorBoard events, written in place: no thread beside the loop, and a full disk is an error here and now."""
+
+    def __init__(self, folder: Path) -> None:
+        stem = f"events.out.tfevents.{int(time.time())}"
+        earlier = len(list(folder.glob(f"{stem}.*")))  # of a run that is resumed within a second
+        self.name = f"{stem}.{earlier}.fastdqn"
+        self.file = (folder / self.name).open("wb")
+        self._writer = RecordWriter(self.file)
+        self._write(_events.Event(wall_time=time.time(), file_version="brain.Event:2"))
+        self.file.flush()
+
+    def add_scalar(self, tag: str, value: float, env_steps: int) -> None:
+        summary = _summaries.Summary(value=[_summaries.Summary.Value(tag=tag, simple_value=value)])
+        self._write(_events.Event(wall_time=time.time(), step=env_steps, summary=summary))
+
+    def add_histogram(self, tag: str, histogram: Histogram, env_steps: int) -> None:
+        """Write a distribution that is known already, bar by bar."""
+        centers, mass = histogram.centers, histogram.mass
+        half = (centers[1] - centers[0]) / 2.0
+        proto = _summaries.HistogramProto(
+            min=centers[0] - half,
+            max=centers[-1] + half,
+            num=sum(mass),
+            sum=sum(c * m for c, m in zip(centers, mass, strict=True)),
+            sum_squares=sum(c * c * m for c, m in zip(centers, mass, strict=True)),
+            bucket_limit=[center + half for center in centers],
+            bucket=mass,
+        )
+        summary = _summaries.Summary(value=[_summaries.Summary.Value(tag=tag, histo=proto)])
+        self._write(_events.Event(wall_time=time.time(), step=env_steps, summary=summary))
+
+    def flush(self) -> None:
+        self.file.flush()
+
+    def _write(self, event: Any) -> None:
+        self._writer.write(event.SerializeToString())

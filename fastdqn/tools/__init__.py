@@ -1,0 +1,1 @@
+"""What one does with runs: evaluate, watch, plot, compare, sweep."""

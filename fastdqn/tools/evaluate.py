@@ -1,0 +1,265 @@
+"""Evaluation: what an agent that has stopped learning scores, under a named protocol.
+
+Whole games are counted, by their raw scores. Of many games played at once the first to begin are counted, and each of
+them is played to its end: counting the first to end would favour short games.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
+
+import numpy as np
+import safetensors
+import safetensors.torch
+import torch
+
+from fastdqn.algorithms.dqn import PLAIN, DQNLearner
+from fastdqn.build import build_learner
+from fastdqn.envs import games
+from fastdqn.envs.build import Wrappers, build_env, spaces_of
+from fastdqn.envs.scores import human_normalised
+from fastdqn.envs.vector import check_num_envs
+from fastdqn.errors import UserError
+from fastdqn.options.dqn import DQNOptions
+from fastdqn.options.groups import Groups, options_from
+from fastdqn.runs.folder import read_config
+from fastdqn.seeds import seeds_of
+from fastdqn.tools.seats import Seats, VectorSeats, WrappedSeats
+from fastdqn.types import EpisodeEnd
+
+
+class EvaluationProtocol(NamedTuple):
+    """How an agent is examined."""
+
+    about: str
+    epsilon: float | None  # None for the run's own final one
+    changes: dict[str, Any]  # to how the run's game was presented; lives and clipping never count in an evaluation
+    episodes: int | None
+    env_steps: int | None
+
+
+PROTOCOLS = {
+    "training": EvaluationProtocol(
+        "as the run was trained: its own no-ops, sticky actions and final epsilon, 100 games (2017 post)",
+        None,
+        {},
+        100,
+        None,
+    ),
+    "nature": EvaluationProtocol(
+        "30 no-ops, epsilon 0.05, games of at most 5 minutes, 30 games (Mnih et al. 2015)",
+        0.05,
+        {"noop_max": 30, "sticky_actions": 0.0, "max_frames": 18_000},
+        30,
+        None,
+    ),
+    "nature-steps": EvaluationProtocol(
+        "the same for 125,000 env steps instead of 30 games (Mnih et al. 2015, training curves)",
+        0.05,
+        {"noop_max": 30, "sticky_actions": 0.0, "max_frames": 18_000},
+        None,
+        125_000,
+    ),
+    "machado": EvaluationProtocol(
+        "sticky actions 0.25, all 18 actions, no no-ops, games of at most 30 minutes, epsilon 0.01, 100 games "
+        "(Machado et al. 2018)",
+        0.01,
+        {"noop_max": 0, "sticky_actions": 0.25, "full_action_set": True, "max_frames": 108_000, "fire_reset": False},
+        100,
+        None,
+    ),
+}
+"""The named protocols."""
+
+
+class Score(NamedTuple):
+    """What an evaluation found; without a finished game there is no score."""
+
+    games: list[EpisodeEnd]
+    env_steps: int
+    seconds: float
+    stopped: str | None  # why it ended before its time
+
+    def as_dict(self, game: str) -> dict[str, Any]:
+        """Return raw scores, mean, its standard error, median, and the human-normalised score where there is one."""
+        scores = [end.score for end in self.games]
+        found: dict[str, Any] = {
+            "games": len(scores),
+            "env_steps": self.env_steps,
+            "seconds": round(self.seconds, 2),
+            "stopped": self.stopped,
+            "mean": None,
+            "median": None,
+            "standard_error": None,
+            "human_normalised": None,
+            "scores": scores,
+            "frames": [end.frames for end in self.games],
+            "truncated": sum(end.truncated for end in self.games),
+        }
+        if scores:
+            found["mean"], found["median"] = statistics.fmean(scores), statistics.median(scores)
+            found["human_normalised"] = human_normalised(game, found["mean"])
+        if len(scores) > 1:
+            found["standard_error"] = statistics.stdev(scores) / math.sqrt(len(scores))
+        return found
+
+
+class Agent(NamedTuple):
+    """A trained network and how its run was set up."""
+
+    options: Groups
+    dqn: DQNOptions
+    wrappers: Wrappers | None  # that the run played its game through; None for many games at once
+    learner: DQNLearner
+    num_actions: int
+
+
+def load_agent(run: Path, device: torch.device) -> Agent:
+    """Return the agent whose weights the folder of a run holds.
+
+    Raises:
+        UserError: it is not the folder of a run, another version wrote it, its agent is none of these that can be
+            evaluated, it has no weights, or they do not fit what it says of itself.
+    """
+    config = read_config(run)
+    try:
+        weights = safetensors.torch.load_file(run / "weights.safetensors", device="cpu")
+    except FileNotFoundError as error:
+        raise UserError(
+            f"{run} is not the folder of a run that has been saved: it has no weights.safetensors."
+        ) from error
+    except (OSError, ValueError, safetensors.SafetensorError) as error:
+        raise UserError(f"A file of the run {run} is damaged: {error}.") from error
+    options = options_from(Groups, config)
+    if options.dqn is None:
+        raise UserError(f"The run {run} has trained no DQN agent: {config['script']} is not evaluated here.")
+    wrappers = next((known for known in get_args(Wrappers) if known == config["wrappers"]), None)
+    shape, num_actions = spaces_of(build_env(options.game, wrappers or "opencv", side_of(options)))
+    seeds, groups = seeds_of(options.run.seed), (options.update, options.agent, options.parts)
+    learner = build_learner(seeds, options.dqn, shape, num_actions, device, PLAIN, *groups)
+    try:
+        for network in (learner.network, learner.target):  # a run keeps the weights of the one that plays
+            network.load_state_dict(weights)
+    except RuntimeError as error:
+        why = str(error).splitlines()[-1].strip()
+        raise UserError(f"The weights in {run} do not fit the network that its config.json describes: {why}") from error
+    return Agent(options, options.dqn, wrappers, learner, num_actions)
+
+
+def evaluate(
+    agent: Agent,
+    name: str,
+    num_envs: int,
+    seed: int,
+    episodes: int | None = None,
+    env_steps: int | None = None,
+    epsilon: float | None = None,
+    stop: Callable[[], str | None] = lambda: None,
+    watch: Callable[[int, int], None] = lambda done, steps: None,  # noqa: ARG005
+    threads: int = 1,
+) -> Score:
+    """Play whole games with a trained network; returns when they are over, which the frame limit ensures.
+
+    Args:
+        agent: from `load_agent`.
+        name: of the protocol.
+        num_envs: games played at once.
+        seed: of games and exploration.
+        episodes: games to count, instead of the protocol's.
+        env_steps: instead, count the games that begin within so many env steps.
+        epsilon: instead of the protocol's.
+        stop: called now and then; a reason to stop early, or None. Then the games that began before the first
+            unfinished one are counted.
+        watch: called now and then with games counted and env steps made.
+        threads: of the emulators.
+
+    Raises:
+        UserError: no such protocol, or the agent cannot play under it.
+    """
+    if name not in PROTOCOLS:
+        raise UserError(f"There is no protocol called {name!r}; there are {', '.join(PROTOCOLS)}.")
+    chosen = PROTOCOLS[name]
+    if episodes is None and env_steps is None:
+        episodes, env_steps = chosen.episodes, chosen.env_steps
+    epsilon = epsilon if epsilon is not None else chosen.epsilon
+    epsilon = agent.dqn.epsilon_final if epsilon is None else epsilon
+    game = dataclasses.replace(agent.options.game, **chosen.changes, episodic_life=False, clip_rewards=False)
+    custom = games.is_custom(game.name)
+    if custom and chosen.changes:
+        raise UserError(f"The protocol {name} is for Atari's games; {game.name} has rules of its own.")
+    wrappers = agent.wrappers or "opencv"
+    wanted = spaces_of(build_env(game, wrappers))[1]
+    if wanted != agent.num_actions:
+        raise UserError(
+            f"The protocol {name} has {wanted} actions, but this agent was trained with {agent.num_actions}; train one "
+            "with --full-action-set for it."
+        )
+    count = num_envs if episodes is None else min(num_envs, episodes)
+    check_num_envs(count)
+    seats: Seats
+    if agent.wrappers is None and not custom:
+        seats = VectorSeats(game, side_of(agent.options), count, seed, threads)
+    else:
+        seats = WrappedSeats(
+            dataclasses.replace(game, episodic_life=agent.options.game.episodic_life),
+            agent.wrappers,
+            side_of(agent.options),
+            count,
+            seed,
+        )
+    agent.learner.noise.manual_seed(seed)
+    return _play(seats, agent, count, seed, episodes, env_steps, epsilon, stop, watch)
+
+
+def _play(
+    seats: Seats,
+    agent: Agent,
+    count: int,
+    seed: int,
+    episodes: int | None,
+    env_steps: int | None,
+    epsilon: float,
+    stop: Callable[[], str | None],
+    watch: Callable[[int, int], None],
+) -> Score:
+    rng = np.random.default_rng([seed, 1])
+    device = next(agent.learner.network.parameters()).device
+    began = time.perf_counter()
+    ended: dict[int, EpisodeEnd] = {}  # by the order in which the games began
+    started = count  # games that have begun and will be counted
+    number = np.arange(count)  # of the game in a seat
+    counts = np.ones(count, bool)  # whether it will be counted
+    steps, stopped, rounds = 0, None, 0
+    obs = seats.reset()
+    while counts.any():
+        greedy = agent.learner.act(obs.to(device)).cpu().numpy()
+        random = rng.integers(agent.num_actions, size=count)
+        actions = np.where(rng.random(count) < epsilon, random, greedy)
+        obs, ends, made = seats.step(actions)
+        steps += int((made & counts).sum())
+        for seat, end in enumerate(ends):
+            if end is None or not counts[seat]:
+                continue
+            ended[int(number[seat])] = end
+            more = started < episodes if episodes is not None else steps < (env_steps or 0)
+            counts[seat], number[seat] = more, started
+            started += int(more)
+        rounds += 1
+        if rounds % 50 == 0:
+            watch(len(ended), steps)
+            stopped = stop()
+            if stopped:
+                break
+    whole = min(number[counts].tolist(), default=started)  # stopped early: those that began before the first unfinished
+    return Score([ended[i] for i in range(whole)], steps, time.perf_counter() - began, stopped)
+
+
+def side_of(options: Groups) -> int:
+    """Return the side of the square frames that a run observes."""
+    return 84 if options.vector is None else options.vector.frame_size

@@ -1,0 +1,153 @@
+"""Series: a script run again and again, one process after the other, with other variants and seeds, and one picture."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from rich.console import Console
+from rich.table import Table
+
+from fastdqn import process
+from fastdqn.errors import RunError, UserError
+from fastdqn.options.parts import VARIANTS, Variant
+from fastdqn.options.presets import changed
+from fastdqn.tools.plot import RunData, draw_curves, read_run
+
+
+def run_series(
+    script: Path,
+    words: Sequence[str],
+    parse: Callable[[Sequence[str]], Any],
+    variant: Variant | Literal["all"],
+    seeds: range,
+    runs_dir: Path,
+    game: str,
+) -> int:
+    """Run `script` once for each variant and seed; print a table, draw the curves.
+
+    Every run is a process of its own, so that its clock begins with it. Ctrl-C ends the run that is going on and the
+    series with it; what has finished is drawn all the same.
+
+    Args:
+        script: what to run.
+        words: the command line; all of it but variant, seeds and folder goes to each run.
+        parse: returns the options of a run for such words, or refuses them.
+        variant: one of them, or all.
+        seeds: of each variant.
+        runs_dir: where the folder of the series is made.
+        game: for the folder's name and the picture's title.
+
+    Returns:
+        0, or the exit code of the run that ended the series.
+
+    Raises:
+        UserError: one of the runs would be refused; none has begun then.
+        RunError: the folder cannot be made.
+    """
+    variants = VARIANTS if variant == "all" else (variant,)
+    common = without(words, "--variant", "--seed", "--seeds", "--runs-dir")
+    variants = distinct({name: parse([*common, "--variant", name]) for name in variants})
+    folder = runs_dir / f"{datetime.now():%Y%m%d-%H%M%S}-{re.sub(r'[^A-Za-z0-9-]', '_', game)}-{script.stem}-series"
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise RunError(f"Cannot make the folder {folder}: {error.strerror}.") from error
+    groups: dict[str, list[Path]] = {name: [] for name in variants}
+    code = 0
+    planned = [(seed, name) for seed in seeds for name in variants]
+    with process.running():
+        for seed, name in planned:
+            print(f"--- {name}, seed {seed}", flush=True)
+            into = folder / f"{name}-{seed}"
+            own = ("--variant", name, "--seed", str(seed), "--runs-dir", str(into))
+            code = _finish(subprocess.Popen([sys.executable, str(script), *common, *own]))
+            groups[name] += list(into.iterdir()) if into.is_dir() else []
+            if code or process.stop_signal():
+                break
+    finished = {name: [read_run(path) for path in paths if _has_games(path)] for name, paths in groups.items()}
+    finished = {name: runs for name, runs in finished.items() if runs}
+    if finished:
+        draw_curves(finished, folder / "curves.png", game)
+        print_table(finished)
+        print(f"written: {folder / 'curves.png'}")
+    return code
+
+
+def distinct(variants: Mapping[Variant, Any]) -> tuple[Variant, ...]:
+    """Return the variants whose runs differ, and say of each other one which it is: a game's preset may have a part."""
+    kept: dict[Variant, Any] = {}
+    for variant, options in variants.items():
+        unnamed = changed(options, {"series": {"variant": "all"}})
+        same = next((other for other, known in kept.items() if known == unnamed), None)
+        if same is None:
+            kept[variant] = unnamed
+        else:
+            print(f"{variant} is {same} with these options, and is left out", flush=True)
+    return tuple(kept)
+
+
+def print_table(groups: dict[str, list[RunData]]) -> None:
+    """Print a line for each run: whether, when and after how many env steps it was solved."""
+    console = Console(highlight=False)
+    table = Table(title="the series", title_justify="left")
+    for heading in ("variant", "seed", "ended", "minutes", "env steps", "env steps/s", "mean-100"):
+        table.add_column(heading, justify="left" if heading in ("variant", "ended") else "right")
+    for variant, runs in groups.items():
+        for run in runs:
+            summary: dict[str, Any] = run.summary or {}
+            speed, mean = summary.get("median_env_steps_per_s"), summary.get("mean_100")
+            table.add_row(
+                variant,
+                str(run.config["run"]["seed"]),
+                str(summary.get("reason", "-")),
+                f"{summary.get('elapsed', 0.0) / 60.0:.1f}",
+                f"{summary.get('env_steps', 0):,}",
+                "-" if speed is None else f"{speed:,.1f}",
+                "-" if mean is None else f"{mean:.2f}",
+            )
+    console.print(table)
+
+
+def without(words: Sequence[str], *options: str) -> list[str]:
+    """Return `words` without these options and their values."""
+    kept: list[str] = []
+    skip = False
+    for word in words:
+        if skip:
+            skip = False
+        elif word in options:
+            skip = True
+        elif not any(word.startswith(f"{option}=") for option in options):
+            kept.append(word)
+    return kept
+
+
+def _finish(child: subprocess.Popen[bytes]) -> int:
+    """Wait for `child`, hand a signal on to it, and return its exit code."""
+    passed_on = False
+    try:
+        while True:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return child.wait(timeout=0.2)
+            if process.stop_signal() and not passed_on:
+                passed_on = True
+                if process.stop_signal() != signal.SIGINT:  # that one a terminal sends to every process
+                    child.send_signal(process.stop_signal())
+    finally:
+        child.kill()
+
+
+def _has_games(folder: Path) -> bool:
+    try:
+        read_run(folder)
+    except UserError:
+        return False
+    return True

@@ -1,0 +1,160 @@
+"""Watching an agent: one game as a video, with the values that it gives to its actions beside the screen if asked."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import cv2
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fastdqn import process
+from fastdqn.envs.build import PlayEnv, build_env
+from fastdqn.envs.opencv import OpenCVAtari
+from fastdqn.errors import RunError, UserError
+from fastdqn.tools.evaluate import Agent, side_of
+from fastdqn.tools.seats import View
+from fastdqn.types import Frame
+
+FRAMES_PER_SECOND = 60  # of the emulator
+ENDINGS = (".mp4", ".gif")
+ZOOM = 3
+PANEL = 220  # pixels beside the screen
+GIF_ENV_STEPS = 1_500  # a GIF is kept in memory until it is whole
+
+
+class Watched(NamedTuple):
+    """One game that was recorded."""
+
+    score: float
+    env_steps: int
+    over: bool  # whether it was played to its end
+
+
+def record(agent: Agent, out: Path, seed: int, epsilon: float, values: bool, max_env_steps: int) -> Watched:
+    """Play one game, to its end or for `max_env_steps`, into a video at the game's own speed.
+
+    Args:
+        agent: from `load_agent`.
+        out: the video, .mp4 or .gif.
+        seed: of the game and of exploration.
+        epsilon: share of random actions.
+        values: draw the value of each action beside the screen.
+        max_env_steps: longest video.
+
+    Raises:
+        UserError: the ending of `out` is not known.
+        RunError: the video cannot be written.
+    """
+    ending = out.suffix.lower()
+    if ending not in ENDINGS:
+        raise UserError(f"The video {out} must end in {' or '.join(ENDINGS)}.")
+    if not out.parent.is_dir():
+        raise RunError(f"The video {out} cannot be written: there is no folder {out.parent}.")
+    if not os.access(out.parent, os.W_OK):
+        raise RunError(f"The video {out} cannot be written: {out.parent} is read-only.")
+    game = dataclasses.replace(agent.options.game, clip_rewards=False)
+    env = build_env(game, agent.wrappers or "opencv", side_of(agent.options))
+    if not hasattr(env.unwrapped, "ale"):
+        raise UserError(f"{game.name} has no emulator whose screen could be recorded.")
+    if ending == ".gif":
+        max_env_steps = min(max_env_steps, GIF_ENV_STEPS)
+    stands = [Watched(0.0, 0, False)]
+
+    def pictures() -> Generator[Frame]:
+        for picture, stand in _play(agent, env, seed, epsilon, values, max_env_steps):
+            stands[0] = stand
+            yield picture
+
+    rate = max(1, FRAMES_PER_SECOND // game.frame_skip)
+    unfinished = out.with_name(f".{out.stem}.unfinished{ending}")
+    try:
+        (_write_gif if ending == ".gif" else _write_mp4)(unfinished, pictures(), rate)
+        unfinished.replace(out)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return stands[0]
+
+
+def _play(
+    agent: Agent, env: PlayEnv, seed: int, epsilon: float, values: bool, max_env_steps: int
+) -> Generator[tuple[Frame, Watched]]:
+    """Yield the RGB picture (H, W, 3) after each env step, and how the game stands."""
+    rng = np.random.default_rng([seed, 2])
+    device = next(agent.learner.network.parameters()).device
+    bare: Any = env.env if isinstance(env, OpenCVAtari) else env.unwrapped
+    names: list[str] = bare.get_action_meanings()
+    screen = np.zeros(bare.observation_space.shape, np.uint8)
+    view = View(agent.wrappers is None)
+    shown = view.first(env.reset(seed=seed)[0])
+    finished: Any = env.get_wrapper_attr("pop_finished")
+    finished()
+    score = 0.0
+    agent.learner.noise.manual_seed(seed)
+    for env_step in range(1, max_env_steps + 1):
+        with torch.no_grad():
+            agent.learner.draw_noise()
+            q = agent.learner.values(torch.from_numpy(shown).unsqueeze(0).to(device))[0].cpu().numpy()
+        action = int(rng.integers(agent.num_actions)) if rng.random() < epsilon else int(q.argmax())
+        obs, reward, terminated, truncated, _ = env.step(action)
+        score += float(reward)
+        bare.ale.getScreenRGB(screen)
+        picture = screen.repeat(ZOOM, axis=0).repeat(ZOOM, axis=1)
+        if values:
+            picture = np.concatenate([picture, _panel(q, action, names, picture.shape[0], score)], axis=1)
+        over = bool(finished())  # a lost life ends an episode, not the game
+        yield picture, Watched(score, env_step, over)
+        if over or process.stop_signal():
+            return
+        shown = view.first(env.reset()[0]) if terminated or truncated else view.next(obs)
+
+
+def _panel(q: NDArray[np.float32], chosen: int, names: list[str], height: int, score: float) -> Frame:
+    """Return a picture (height, PANEL, 3) of the values: a bar for each action, from the lowest to the highest."""
+    panel = np.full((height, PANEL, 3), 24, np.uint8)
+    low, high = float(q.min()), float(q.max())
+    row = min(48, (height - 70) // len(q))
+    _write(panel, f"score {score:g}", (10, 28), 0.6, 230)
+    for i, value in enumerate(q.tolist()):
+        top = 50 + i * row
+        share = (value - low) / (high - low) if high > low else 1.0
+        color = (90, 200, 120) if i == chosen else (90, 120, 170)
+        cv2.rectangle(panel, (10, top + row // 2), (10 + int(2 + share * (PANEL - 24)), top + row - 6), color, -1)
+        text = f"{names[i]} {value:.3f}"
+        _write(panel, text, (10, top + row // 2 - 4), 0.42, 220)
+    return panel
+
+
+def _write(picture: Frame, text: str, place: tuple[int, int], size: float, gray: int) -> None:
+    cv2.putText(picture, text, place, cv2.FONT_HERSHEY_SIMPLEX, size, (gray, gray, gray), 1, cv2.LINE_AA)
+
+
+def _write_mp4(out: Path, pictures: Generator[Frame], rate: int) -> None:
+    writer: Any = None
+    for picture in pictures:
+        if writer is None:
+            height, width, _ = picture.shape
+            fourcc = cv2.VideoWriter.fourcc(*"mp4v")
+            writer = cv2.VideoWriter(str(out), fourcc, float(rate), (width, height))
+            if not writer.isOpened():
+                raise RunError(f"The video {out} cannot be written: this OpenCV has no encoder for MP4; try .gif.")
+        writer.write(picture[:, :, ::-1])  # OpenCV's channels are blue, green, red
+    if writer is not None:
+        writer.release()
+    if not out.is_file() or out.stat().st_size == 0:
+        raise RunError(f"The video {out} cannot be written.")
+
+
+def _write_gif(out: Path, pictures: Generator[Frame], rate: int) -> None:
+    from PIL import Image
+
+    images = [Image.fromarray(picture[::2, ::2]).quantize(64) for picture in pictures]
+    try:
+        images[0].save(out, save_all=True, append_images=images[1:], duration=round(1000 / rate), loop=0)
+    except OSError as error:
+        raise RunError(f"The video {out} cannot be written: {error.strerror or error}.") from error

@@ -1,0 +1,120 @@
+"""Losses and targets: numbers by hand, and the categorical target against its paper's algorithm."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from fastdqn.algorithms.losses import (
+    categorical_projection,
+    categorical_target,
+    expected_values,
+    kl_divergences,
+    q_learning_target,
+    squared_td_errors,
+    taken_values,
+    weighted_mean,
+)
+from tests.helpers.distributions import ATOMS, algorithm_1
+
+
+def test_targets_by_hand() -> None:
+    reward, discount = torch.tensor([1.0, -1.0, 0.5]), torch.tensor([0.5, 0.0, 1.0])
+    values = torch.tensor([[1.0, 4.0], [9.0, 8.0], [-2.0, -3.0]])
+    assert q_learning_target(reward, discount, values, values).tolist() == [3.0, -1.0, -1.5]
+    selector = torch.tensor([[5.0, 0.0], [0.0, 5.0], [0.0, 5.0]])  # double: another network chooses
+    assert q_learning_target(reward, discount, values, selector).tolist() == [1.5, -1.0, -2.5]
+
+
+def test_loss_by_hand_and_no_gradient_through_the_target() -> None:
+    q = torch.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    target = torch.tensor([0.0, 7.0], requires_grad=True)
+    loss = squared_td_errors(taken_values(q, torch.tensor([1, 0])), target).mean()
+    assert loss.item() == pytest.approx((4.0 + 16.0) / 2)
+    loss.backward()
+    assert q.grad is not None
+    assert q.grad.tolist() == [[0.0, 2.0], [-4.0, 0.0]]
+    assert target.grad is None
+
+
+@pytest.mark.parametrize(
+    ("reward", "discount", "value", "selector"),
+    [
+        ((3, 1), (3,), (3, 2), (3, 2)),
+        ((3,), (1,), (3, 2), (3, 2)),
+        ((3,), (3,), (1, 2), (1, 2)),
+        ((3,), (3,), (3, 2), (3, 1)),
+    ],
+)
+def test_wrong_shapes_raise_instead_of_broadcasting(
+    reward: tuple[int, ...], discount: tuple[int, ...], value: tuple[int, ...], selector: tuple[int, ...]
+) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        q_learning_target(torch.zeros(reward), torch.zeros(discount), torch.zeros(value), torch.zeros(selector))
+    with pytest.raises(ValueError, match="must be"):
+        squared_td_errors(torch.zeros(3, 1), torch.zeros(3))
+    with pytest.raises(ValueError, match="must be"):
+        taken_values(torch.zeros(3, 2), torch.zeros(3, 1, dtype=torch.int64))
+
+
+def test_projection_by_hand() -> None:
+    """Atoms 0, 1, 2. A mass that meets an atom stays whole, one between two is shared, one beyond goes to the end."""
+    atoms = torch.tensor([0.0, 1.0, 2.0])
+    probabilities = torch.tensor([[0.2, 0.3, 0.5]])
+    for moved, expected in (
+        ([0.0, 1.0, 2.0], [0.2, 0.3, 0.5]),
+        ([1.0, 1.0, 1.0], [0.0, 1.0, 0.0]),
+        ([0.25, 0.5, 1.75], [0.2 * 0.75 + 0.3 * 0.5, 0.2 * 0.25 + 0.3 * 0.5 + 0.5 * 0.25, 0.5 * 0.75]),
+        ([-9.0, -0.01, 99.0], [0.5, 0.0, 0.5]),
+    ):
+        got = categorical_projection(probabilities, torch.tensor([moved]), atoms)
+        torch.testing.assert_close(got, torch.tensor([expected]), atol=1e-6, rtol=0)
+
+
+def test_categorical_target_equals_the_papers_algorithm() -> None:
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(200, 6, 51, generator=generator) * 3
+    reward = torch.randint(-3, 4, (200,), generator=generator).float() * torch.rand(200, generator=generator).round()
+    reward[:4] = torch.tensor([100.0, -100.0, 0.4, -10.0])
+    discount = torch.where(torch.rand(200, generator=generator) < 0.3, 0.0, 0.99)
+    selector = torch.randn(200, 6, generator=generator)
+    got = categorical_target(reward, discount, logits, selector, ATOMS)
+    torch.testing.assert_close(got.sum(dim=1), torch.ones(200), atol=1e-5, rtol=0)
+    assert (got >= 0).all()
+    for i in range(200):
+        chosen = logits[i, selector[i].argmax()].double().softmax(dim=0).numpy()
+        expected = algorithm_1(float(reward[i]), float(discount[i]), chosen, ATOMS.double().numpy())
+        np.testing.assert_allclose(got[i].numpy(), expected, atol=2e-5)
+    ended = int(torch.nonzero((discount == 0) & (reward == 0))[0])
+    assert got[ended].argmax().item() == 25
+    assert got[ended, 25].item() == pytest.approx(1.0, abs=1e-5)
+    assert got[0, 50].item() == pytest.approx(1.0, abs=1e-6)
+    assert got[1, 0].item() == pytest.approx(1.0, abs=1e-6)
+
+
+def test_expectation_and_divergence_by_hand() -> None:
+    atoms = torch.tensor([-1.0, 0.0, 3.0])
+    logits = torch.tensor([[[0.5, 0.25, 0.25], [0.1, 0.8, 0.1]]]).log()
+    torch.testing.assert_close(expected_values(logits, atoms), torch.tensor([[0.25, 0.2]]))
+    target = torch.tensor([[0.5, 0.5, 0.0]])
+    cross_entropy, divergence = kl_divergences(taken_values(logits, torch.tensor([0])), target)
+    assert cross_entropy.item() == pytest.approx(-0.5 * math.log(0.5) - 0.5 * math.log(0.25), rel=1e-6)
+    assert divergence.item() == pytest.approx(0.5 * math.log(0.5 / 0.25), rel=1e-5)
+    right = taken_values(logits, torch.tensor([1]))
+    assert kl_divergences(right, right.exp())[1].item() == pytest.approx(0.0, abs=1e-6)
+
+
+def test_wrong_shapes_of_distributions_raise() -> None:
+    with pytest.raises(ValueError, match="must be"):
+        categorical_projection(torch.zeros(2, 51), torch.zeros(51), ATOMS)
+    with pytest.raises(ValueError, match="must be"):
+        categorical_target(torch.zeros(2, 1), torch.zeros(2), torch.zeros(2, 6, 51), torch.zeros(2, 6), ATOMS)
+    with pytest.raises(ValueError, match="must be"):
+        kl_divergences(torch.zeros(2, 51), torch.zeros(51))
+    with pytest.raises(ValueError, match="must be"):
+        expected_values(torch.zeros(2, 6, 50), ATOMS)
+    with pytest.raises(ValueError, match="must be"):
+        weighted_mean(torch.zeros(2, 1), torch.zeros(2))

@@ -1,0 +1,60 @@
+"""bench/ceilings.py: what it times, and mistakes as one sentence."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from bench.ceilings import Ceiling, options_of
+from tests.helpers.scripts import ROOT, parse
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(ROOT / "bench" / "ceilings.py"), "--threads", "1", "--seconds", "0.2", *words]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=120, check=False)
+
+
+def test_what_is_timed_has_the_options_of_a_script() -> None:
+    words = ("--game", "pong-fast", "--variant", "rainbow", "--network", "narrow", "--frame-size", "42")
+    script = parse("10_rainbow", *words, "--num-envs", "8")
+    ours = options_of(Ceiling(game="pong-fast", variant="rainbow", network="narrow", frame_size=42, num_envs=8))
+    for group in ("game", "pace", "vector", "update", "agent", "parts"):
+        assert getattr(ours, group) == getattr(script, group)
+    assert (ours.dqn.double, ours.dqn.n_step) == (script.dqn.double, script.dqn.n_step) == (True, 5)
+    assert options_of(Ceiling(variant="rainbow", double=False)).dqn.double is False
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--form", "fast", "--variant", "rainbow", "--network", "narrow", "--gradient-threads", "2"),
+        (
+            "--form",
+            "plain",
+        ),
+    ],
+)
+def test_the_update_alone_is_timed(words: tuple[str, ...]) -> None:
+    done = run("--what", "update", "--batch-size", "4", *words)
+    assert done.returncode == 0, done.stderr
+    line = json.loads(done.stdout)
+    assert line["samples_per_s"] == pytest.approx(4 * line["updates_per_s"])
+    assert line["updates_per_s"] > 0
+
+
+@pytest.mark.parametrize("words", [("--wrappers", "opencv"), ("--wrappers", "vector", "--num-envs", "4")])
+def test_the_games_alone_are_timed(words: tuple[str, ...]) -> None:
+    done = run("--what", "env", *words)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["env_steps_per_s"] > 0
+
+
+@pytest.mark.parametrize("words", [("--game", "pnog"), ("--what", "update", "--device", "moon"), ("--frame-size", "3")])
+def test_mistakes_are_one_sentence(words: tuple[str, ...]) -> None:
+    done = run(*words)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1

@@ -1,0 +1,158 @@
+"""bench/fps.py: what it accepts, what it counts as a figure, and one real run of it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from bench import fps
+from fastdqn.errors import RunError, UserError
+from tests.helpers.scripts import ROOT
+
+
+def line(elapsed: float, env_steps: int, updates: int) -> dict[str, Any]:
+    return {"elapsed": elapsed, "env_steps": env_steps, "updates": updates, "samples": updates * 128}
+
+
+def test_steady_state_by_hand() -> None:
+    """Updates begin at 10 s; with 3 s of warm-up the window is 13 s to 23 s: 400 env steps and 100 updates."""
+    lines = [line(5, 900, 0), line(10, 1000, 1), line(11, 1004, 2), line(13, 1040, 10), line(23, 1440, 110)]
+    result = fps.steady_state(lines, 3.0, "x")
+    assert result == {
+        "env_steps_per_s": 40.0,
+        "updates_per_s": 10.0,
+        "samples_per_step": 32.0,
+        "batch_size": 128,
+        "measured_seconds": 10.0,
+    }
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [line(5, 900, 0), line(9, 5000, 0)],  # never trained
+        [line(10, 1000, 1), line(11, 1100, 5)],  # over before the warm-up was
+        [line(10, 1000, 1), line(20, 2000, 1), line(30, 3000, 1)],  # stopped training
+    ],
+)
+def test_no_update_is_an_error_and_no_number(lines: list[dict[str, Any]]) -> None:
+    with pytest.raises(RunError, match="made no update"):
+        fps.steady_state(lines, 3.0, "x")
+
+
+def test_gains_are_medians_of_ratios_within_a_turn() -> None:
+    assert fps.median_ratio([20.0, 30.0, 90.0], [10.0, 10.0, 100.0]) == 2.0
+
+
+def test_sweep_values() -> None:
+    assert fps.sweep_values("steps=1..6") == ("steps", ["1", "2", "3", "4", "5", "6"])
+    assert fps.sweep_values("batch_size=16,32") == ("batch-size", ["16", "32"])
+    for bad in ("steps", "steps=", "=3", "steps=6..1", "steps=1...3"):
+        with pytest.raises(UserError, match="--sweep"):
+            fps.sweep_values(bad)
+
+
+def test_only_names_scripts_by_number() -> None:
+    assert [r.script for r in fps.chosen("01, 03")] == ["01_baseline", "03_parallel"]
+    with pytest.raises(UserError, match="no such script"):
+        fps.chosen("99")
+    assert [row.extra for row in fps.rows_of(fps.BenchOptions(sweep="steps=1..2"))] == [
+        ("--steps", "1"),
+        ("--steps", "2"),
+    ]
+    with pytest.raises(UserError, match="one script"):
+        fps.rows_of(fps.BenchOptions(sweep="steps=1..2", only="02,03"))
+
+
+def test_every_script_of_the_ladder_is_timed() -> None:
+    scripts = sorted(path.stem for path in (ROOT / "experiments").glob("[0-9]*.py"))
+    assert [rung.script for rung in fps.LADDER] == scripts
+
+
+def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(ROOT / "bench" / "fps.py"), "--out", str(folder), *words]
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=200, check=False)
+
+
+def test_a_real_run_of_two_scripts(tmp_path: Path) -> None:
+    words = ("--only", "01,05", "--seconds", "4", "--warmup", "1", "--repeats", "1", "--replay-initial", "100")
+    done = run(tmp_path, *words, "--", "--batch-size", "8", "--threads", "1")
+    assert done.returncode == 0, done.stderr
+    for text in ("01_baseline", "05_opencv_wrappers", "of env-only", "ceiling:", "machine:", "samples/step"):
+        assert text in done.stdout
+    (results,) = tmp_path.glob("*.jsonl")
+    (picture,) = tmp_path.glob("*.png")
+    assert picture.read_bytes()[:4] == b"\x89PNG"
+    kinds: dict[str, list[dict[str, Any]]] = {}
+    for text in results.read_text().splitlines():
+        value = json.loads(text)
+        kinds.setdefault(value["kind"], []).append(value)
+    assert [row["row"] for row in kinds["row"]] == ["01_baseline", "05_opencv_wrappers"]
+    for row in kinds["row"]:
+        assert row["samples_per_step"] == pytest.approx(8.0, rel=0.15)
+        assert row["env_steps_per_s"] > 1
+        assert 0 < row["share_of_env_only"] < 1
+        assert 0 < row["share_of_update_only"] < 2
+        assert row["peak_rss_bytes"] > 100_000_000
+    assert {c["what"] for c in kinds["ceiling"]} == {"env", "update"}
+    assert kinds["environment"][0]["packages"]["torch"]
+
+
+def test_a_script_that_fails_fails_the_bench(tmp_path: Path) -> None:
+    words = ("--only", "01", "--seconds", "2", "--warmup", "0", "--repeats", "1", "--", "--learning-rate", "0")
+    done = run(tmp_path, *words)
+    assert done.returncode == 1
+    assert "--learning-rate must be more than 0" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_row_that_fails_does_not_cost_the_others(tmp_path: Path) -> None:
+    words = ("--only", "09", "--sweep", "learning-rate=0,1e-4", "--seconds", "2", "--warmup", "0", "--repeats", "2")
+    done = run(tmp_path, *words, "--", "--threads", "1")
+    assert done.returncode == 1
+    assert done.stderr.count("--learning-rate must be more than 0") == 1  # it is not tried again
+    assert "learning-rate=0.0001" in done.stdout or "learning-rate=1e-4" in done.stdout
+    (file,) = tmp_path.glob("*.jsonl")
+    rows = [record for record in map(json.loads, file.read_text().splitlines()) if record["kind"] == "row"]
+    assert len(rows) == 1
+    assert len(rows[0]["env_steps_per_s_all"]) == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--only", "77"), ("--repeats", "0"), ("--sweep", "x"), ("--device", "cuda:9"), ("--cuda", "--device", "cpu")],
+)
+def test_bad_input_is_one_sentence(tmp_path: Path, words: tuple[str, ...]) -> None:
+    done = run(tmp_path, *words)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_each_row_has_its_own_ceilings() -> None:
+    options = fps.BenchOptions(extra=("--num-envs", "16", "--double"))
+    plain, fast = (fps.Row(rung.script, rung) for rung in (fps.LADDER[0], fps.LADDER[-1]))
+    trial = {"batch_size": 32}
+    assert fps.ceilings_of(plain, trial, options)["env"] == ("--wrappers", "classic")
+    assert fps.ceilings_of(fast, trial, options) == {
+        "env": ("--wrappers", "vector", "--num-envs", "16"),
+        "update": ("--form", "fast", "--batch-size", "32", "--double"),
+    }
+    options = fps.BenchOptions(extra=("--num-envs=4", "--threads", "1", "--precision=bf16"))
+    assert fps.ceilings_of(fast, trial, options) == {
+        "env": ("--wrappers", "vector", "--num-envs", "4"),
+        "update": ("--form", "fast", "--batch-size", "32", "--threads", "1", "--precision", "bf16"),
+    }
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is CUDA")
+def test_cuda_is_not_quietly_the_cpu(tmp_path: Path) -> None:
+    done = run(tmp_path, "--cuda", "--seconds", "1")
+    assert done.returncode == 2
+    assert "sees no CUDA device" in done.stderr

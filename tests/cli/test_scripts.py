@@ -1,0 +1,190 @@
+"""The command line of the scripts: contradictions, help, mistakes as one sentence."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import pytest
+import torch
+
+from fastdqn.errors import UserError
+from fastdqn.execution.devices import prepare_device
+from tests.helpers.scripts import ROOT, parse
+
+SCRIPTS = sorted(path.name for path in (ROOT / "experiments").glob("[0-9]*.py"))
+
+
+def test_options_beat_the_preset_wherever_they_stand() -> None:
+    options = parse("01_baseline", "--batch-size", "7", "--game", "breakout", "--learning-rate", "1e-3")
+    assert (options.dqn.batch_size, options.dqn.learning_rate, options.dqn.target_sync) == (7, 1e-3, 10_000)
+
+
+def test_the_last_game_counts() -> None:
+    options = parse("01_baseline", "--game", "pong", "--game", "breakout")
+    assert (options.game.name, options.dqn.replay_size, options.run.stop_score) == ("breakout", 1_000_000, 500.0)
+
+
+def test_booleans_of_the_game_can_be_turned_off() -> None:
+    game = parse("01_baseline", "--no-episodic-life", "--no-clip-rewards", "--full-action-set").game
+    assert (game.episodic_life, game.clip_rewards, game.full_action_set) == (False, False, True)
+
+
+def device_of(script: str, *words: str) -> torch.device:
+    """Return where a script would train."""
+    run = parse(script, *words).run
+    return prepare_device(run.device, run.cuda, run.threads)
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        "--replay-initial 200 --replay-size 100",
+        "--epsilon-start 0.1 --epsilon-final 0.5",
+        "--max-env-steps 100",
+        "--max-env-steps 10000",
+        "--steps 3 --max-env-steps 10002",
+        "--max-env-steps 0",
+        "--max-minutes 0",
+        "--max-minutes -1",
+        "--max-minutes nan",
+        "--steps 0",
+        "--steps 2000",
+        "--batch-size 0",
+        "--learning-rate 0",
+        "--learning-rate nan",
+        "--gamma 1.5",
+        "--gamma nan",
+        "--n-step 0",
+        "--target-sync 0",
+        "--epsilon-final -0.1",
+        "--epsilon-decay -1",
+        "--seed -1",
+        "--threads 0",
+        "--frame-skip 0",
+        "--noop-max -1",
+        "--frame-stack 0",
+        "--sticky-actions 2",
+        "--max-frames 0",
+        "--cuda --device cuda:0x",
+        "--cuda --device mps",
+        "--cuda --device cpu",
+        "--device mps",
+        "--device nonsense",
+        "--game pnog",
+        "--log-seconds 0",
+        "--train-seconds 0",
+    ],
+)
+def test_bad_values_and_contradictions_are_one_sentence(argv: str) -> None:
+    with pytest.raises(UserError) as caught:
+        device_of("02_play_steps", *argv.split())
+    message = str(caught.value)
+    assert "\n" not in message
+    assert re.search(r"[.;?]$", message)
+
+
+def test_cuda_where_there_is_none_is_one_sentence() -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is CUDA")
+    for argv in (["--cuda"], ["--device", "cuda"], ["--device", "cuda:1"]):
+        with pytest.raises(UserError, match="sees no CUDA device"):
+            device_of("01_baseline", *argv)
+    assert device_of("01_baseline", "--device", "auto").type == "cpu"
+
+
+def run(*words: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *words], capture_output=True, text=True, cwd=cwd, timeout=120, check=False)
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_help_is_complete(script: str) -> None:
+    done = run(f"experiments/{script}", "--help")
+    assert done.returncode == 0
+    for option in ("--cuda", "--device", "--game", "--seed", "--max-env-steps", "--max-minutes", "--batch-size"):
+        assert option in done.stdout
+    assert ("--steps INT" in done.stdout) == (script != "01_baseline.py")
+    assert done.stderr == ""
+    text = (ROOT / "experiments" / script).read_text()
+    assert " ".join(text.split("\n\n", 1)[0].strip('"').split()[:6]) in " ".join(done.stdout.split())
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs pseudo-terminals")
+def test_the_display_on_a_terminal_of_80_columns(tmp_path: Path) -> None:
+    """Every value and its name is there, whole, and the bar says what is going on."""
+    words = ("--runs-dir", str(tmp_path), "--game", "tests.helpers.toys:Counter", "--replay-size", "5000")
+    words += ("--batch-size", "4", "--replay-initial", "300", "--max-env-steps", "900000")
+    words += ("--train-seconds", "3", "--log-seconds", "0.3")
+    main, terminal = os.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    environment = {**os.environ, "TERM": "xterm"}
+    environment.pop("COLUMNS", None)
+    script = [sys.executable, str(ROOT / "experiments" / "02_play_steps.py"), *words]
+    process = subprocess.Popen(script, stdout=terminal, stderr=terminal, cwd=ROOT, env=environment)
+    os.close(terminal)
+    shown = b""
+    with contextlib.suppress(OSError):  # the end of a terminal
+        while chunk := os.read(main, 65536):
+            shown += chunk
+    assert process.wait() == 0
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode())
+    for name in ("env steps", "env steps/s", "episodes", "mean-100", "epsilon", "loss", "elapsed", "left"):
+        assert name in text
+    assert re.search(r"0% of the limit, \d+ env steps to the first update", text)
+    assert re.search(r"% of the limit, training", text)
+    assert re.search(r"\d+:\d\d:\d\d +\d+:\d\d:\d\d", text)  # elapsed and left, side by side and not cut off
+    assert "…" not in text
+    assert max(len(line.rstrip()) for line in text.replace("\r", "\n").splitlines() if "Noop" not in line[:4]) > 40
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--game", "pnog"), "did you mean pong"),
+        (("--stps", "3"), "error: Unrecognized options: --stps, 3; did you mean --steps?"),
+        (("--batch-size", "many"), "error: Error parsing --batch-size: invalid literal"),
+        (("--player-device", "moon"), "invalid choice 'moon'"),
+        (("--replay-size", "5"), "--replay-initial 10000 cannot be more than --replay-size 5"),
+        (("--replay-size", "900000000"), "would fit"),
+        (("--runs-dir", "/dev/null/runs"), "Cannot write to /dev/null/runs"),
+    ],
+)
+def test_mistakes_end_scripts_without_a_traceback(words: tuple[str, ...], said: str) -> None:
+    done = run("experiments/03_parallel.py", *words)
+    assert done.returncode in (1, 2)
+    assert said in done.stderr
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--num-envs", "0"), "--num-envs must be at least 1, not 0."),
+        (("--num-envs", "100000000"), "games at once need about 150000.0 GB"),
+        (("--replay-size", "900000000"), "A replay of 900000000 frames needs 6358.5 GB"),
+        (("--replay-size", "50", "--replay-initial", "40"), "--replay-size 50 is too small for 8 games at once"),
+        (("--precision", "fp8"), "invalid choice 'fp8'"),
+        (("--n-step", "20", "--num-envs", "900"), "--replay-initial 10000 is too little for 900 games at once"),
+        (("--max-env-steps", "10005"), "--max-env-steps 10005 ends the run of 8 games before its first update"),
+    ],
+)
+def test_mistakes_with_many_games_end_without_a_traceback(words: tuple[str, ...], said: str) -> None:
+    done = run("experiments/09_cuda_graph.py", *words)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_scripts_run_from_any_folder(tmp_path: Path) -> None:
+    done = run(str(ROOT / "experiments" / "01_baseline.py"), "--game", "pnog", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: There is no Atari game called 'pnog'; did you mean pong")

@@ -1,0 +1,35 @@
+"""How many games are played at once, and how."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fastdqn import process
+from fastdqn.envs import many
+from fastdqn.envs.many import build_vector_env, num_envs_of
+from fastdqn.errors import UserError
+from fastdqn.options.game import GameOptions, VectorOptions
+
+PONG = GameOptions(name="pong")
+SEED = np.random.SeedSequence(5)
+
+
+def test_how_many_games_and_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    def threads_of(vector: VectorOptions) -> Any:
+        """Return with how many threads the games would be played."""
+        _, _, _, _, threads, _ = build_vector_env(PONG, vector, SEED)  # type: ignore[misc]
+        return threads
+
+    monkeypatch.setattr(many, "AtariVector", lambda *args: args)
+    for cores, games, threads in ((2, 8, 2), (1, 8, 1), (16, 64, 16), (100, 128, 100)):
+        monkeypatch.setattr(process, "cores", lambda cores=cores: cores)
+        assert (num_envs_of(VectorOptions()), threads_of(VectorOptions())) == (games, threads)
+    assert threads_of(VectorOptions(num_envs=3, env_threads=9)) == 3
+
+
+def test_more_games_than_memory_are_refused() -> None:
+    with pytest.raises(UserError, match="games at once need"):
+        build_vector_env(PONG, VectorOptions(num_envs=10_000_000), SEED)

@@ -1,0 +1,125 @@
+"""The OpenCV wrappers against gymnasium's own and against the classic ones."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import cv2
+import numpy as np
+import pytest
+
+from fastdqn.envs import classic
+from fastdqn.envs.build import bare_env, build_env
+from fastdqn.envs.opencv import OpenCVAtari
+from fastdqn.errors import UserError
+from fastdqn.options.game import GameOptions
+from tests.helpers import toys
+from tests.helpers.games import PLAIN, Scripted, preprocessed
+
+PONG = GameOptions(name="pong")
+
+
+class RawScreens:
+    """The classic stack without picture processing: MaxAndSkip's RGB screens, raw rewards."""
+
+    def __init__(self, game: GameOptions) -> None:
+        env = bare_env(game)
+        fire = "FIRE" in env.unwrapped.get_action_meanings()  # type: ignore[attr-defined]
+        env = classic.MaxAndSkip(classic.NoopReset(classic.EpisodicLife(env), game.noop_max), game.frame_skip)
+        self.wrapped = classic.FireReset(env) if fire else env
+
+
+@pytest.mark.parametrize("game", ["pong", "breakout", "space_invaders", "qbert"])
+def test_opencv_equals_gymnasium_atari_preprocessing(game: str) -> None:
+    """Same rewards and ends; frames within rounding.
+
+    Gymnasium takes its maximum in RGB too when it is asked for colour, and resizes before we turn to gray; asked for
+    gray, it takes the maximum of two gray screens, which differs where two colours overlap.
+    """
+    ours = build_env(dataclasses.replace(PLAIN, name=game), "opencv")
+    theirs = preprocessed(game, noop_max=0, grayscale_obs=False)
+    rng = np.random.default_rng(3)
+    obs_a, _ = ours.reset(seed=11)
+    obs_b, _ = theirs.reset(seed=11)
+    ends = worst = 0
+    for _ in range(1000):
+        gray = np.stack([cv2.cvtColor(frame, cv2.COLOR_RGB2GRAY) for frame in obs_b])
+        worst = max(worst, np.abs(np.asarray(obs_a).astype(int) - gray).max())
+        action = int(rng.integers(ours.action_space.n))
+        obs_a, reward_a, terminated_a, truncated_a, _ = ours.step(action)
+        obs_b, reward_b, terminated_b, truncated_b, _ = theirs.step(action)
+        assert (reward_a, terminated_a, truncated_a) == (reward_b, terminated_b, truncated_b)
+        if terminated_a:
+            ends += 1
+            obs_a, _ = ours.reset()
+            obs_b, _ = theirs.reset()
+    assert worst <= 2
+    assert ends > 0 or game in ("pong",)
+
+
+@pytest.mark.parametrize("name", ["pong", "breakout", "space_invaders", "qbert"])
+@pytest.mark.parametrize("max_frames", [108_000, 1_003])
+def test_classic_and_opencv_play_the_same_game_and_differ_only_in_the_picture(name: str, max_frames: int) -> None:
+    game = GameOptions(name=name, max_frames=max_frames)
+    old, new = build_env(game, "classic"), build_env(game, "opencv")
+    bare = RawScreens(game)
+    rng = np.random.default_rng(1)
+    old_obs, _ = old.reset(seed=2)
+    new_obs, _ = new.reset(seed=2)
+    bare.wrapped.reset(seed=2)
+    ended, truncations = 0, 0
+    for _ in range(1200):
+        action = int(rng.integers(old.action_space.n))
+        old_obs, *old_rest, _ = old.step(action)
+        new_obs, *new_rest, _ = new.step(action)
+        screen, *bare_rest, _ = bare.wrapped.step(action)
+        assert old_rest == new_rest == [float(np.sign(bare_rest[0])), *bare_rest[1:]]
+        _, terminated, truncated = old_rest
+        if not terminated:
+            gray = cv2.cvtColor(screen, cv2.COLOR_RGB2GRAY)
+            assert (new_obs.frames[-1][0] == cv2.resize(gray, (84, 84), interpolation=cv2.INTER_AREA)).all()
+            luminance = screen.astype(np.float32) @ np.array([0.299, 0.587, 0.114], np.float32)
+            area = cv2.resize(luminance, (84, 110), interpolation=cv2.INTER_AREA)[18:102]
+            assert np.abs(old_obs.frames[-1][0] - area).max() < 1.01
+        if terminated or truncated:
+            ended += 1
+            truncations += truncated
+            old_obs, _ = old.reset()
+            new_obs, _ = new.reset()
+            bare.wrapped.reset()
+        old_ends, new_ends = old.get_wrapper_attr("pop_finished")(), new.get_wrapper_attr("pop_finished")()
+        assert old_ends == new_ends
+    assert ended > 0 or max_frames > 1100
+    assert truncations > 0 or max_frames > 1100 or name != "pong"
+
+
+def test_opencv_frame_skip_one_still_shows_the_max_of_two() -> None:
+    game = dataclasses.replace(PLAIN, name="tests.helpers.toys:Counter", frame_skip=1)
+    old, new = build_env(game, "classic"), build_env(game, "opencv")
+    old.reset(seed=0)
+    new.reset(seed=0)
+    for _ in range(30):
+        a, b = old.step(0)[0].frames[-1], new.step(0)[0].frames[-1]
+        assert toys.frame_number(a) == toys.frame_number(b)
+
+
+def test_opencv_writes_each_frame_into_memory_of_its_own() -> None:
+    env = build_env(PONG, "opencv")
+    env.reset(seed=0)
+    frames = [env.step(3)[0].frames[-1] for _ in range(20)]
+    copies = [frame.copy() for frame in frames]
+    for _ in range(50):
+        env.step(2)
+    assert all((a == b).all() for a, b in zip(frames, copies, strict=True))
+    assert not any(np.shares_memory(a, b) for a, b in itertools.pairwise(frames))
+
+
+def test_opencv_refuses_actions_out_of_range_and_envs_without_emulator() -> None:
+    env = build_env(PONG, "opencv")
+    env.reset(seed=0)
+    for action in (-1, 6):
+        with pytest.raises(ValueError, match="action"):
+            env.step(action)
+    with pytest.raises(UserError, match="emulator"):
+        OpenCVAtari(Scripted([]), PONG)

@@ -1,0 +1,149 @@
+"""Many games at once: the adapter against the emulator, and what it must not do."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from ale_py.vector_env import AtariVectorEnv
+
+from fastdqn.envs.many import describe_games
+from fastdqn.envs.vector import AtariVector, check_num_envs, distinct_seeds
+from fastdqn.errors import RunError, UserError
+from fastdqn.options.game import GameOptions
+
+GAME = GameOptions()
+SEED = np.random.SeedSequence(5)
+
+
+def test_scores_are_raw_and_of_whole_games() -> None:
+    """Rewards are clipped for the learner; the score adds up the raw ones, over all lives, and the resets between."""
+    adapter = AtariVector("space_invaders", GameOptions(max_frames=3000), 3, SEED, threads=1)
+    plain = AtariVectorEnv(
+        "space_invaders", 3, stack_num=1, reward_clipping=False, life_loss_info=True, max_num_frames_per_episode=3000
+    )
+    rng = np.random.default_rng(0)
+    adapter.reset()
+    plain.reset(seed=adapter.seeds)
+    scores, running, over, ended, lost = [], np.zeros(3), np.zeros(3, bool), [], 0
+    for _ in range(1200):
+        actions = rng.integers(6, size=3)
+        adapter.send(actions)
+        step = adapter.recv()
+        _, reward, terminated, truncated, info = plain.step(actions)
+        np.testing.assert_array_equal(step.reset, over)
+        np.testing.assert_array_equal(step.reward, np.sign(reward))
+        scores += running[over].tolist()
+        ended += step.episodes
+        running = np.where(over, 0, running) + reward
+        over = (terminated & (info["lives"] == 0)) | truncated
+        lost += int((terminated & ~over).sum())
+        assert not (step.terminated | step.truncated)[step.reset].any()
+    assert lost > 3
+    assert [episode.score for episode in ended] == scores
+    assert len(scores) >= 3
+    assert max(scores) > 20  # raw: an invader is worth 5 to 30
+    assert all(0 < episode.frames <= 3000 for episode in ended)
+
+
+def test_a_lost_life_ends_the_episode_but_not_the_game() -> None:
+    kept = AtariVector("breakout", GAME, 1, SEED, threads=1)
+    whole = AtariVector("breakout", GameOptions(episodic_life=False), 1, SEED, threads=1)
+    rng = np.random.default_rng(1)
+    ends = {kept: 0, whole: 0}
+    resets = {kept: 0, whole: 0}
+    for env in (kept, whole):
+        env.reset()
+    for _ in range(400):
+        action = rng.integers(4, size=1)
+        for env in (kept, whole):
+            env.send(action)
+            step = env.recv()
+            ends[env] += int(step.terminated[0])
+            resets[env] += int(step.reset[0])
+    assert resets[kept] == resets[whole] > 0
+    assert ends[whole] == resets[whole]
+    assert ends[kept] >= 5 * resets[kept]  # five lives
+
+
+def test_the_frame_limit_truncates() -> None:
+    env = AtariVector("pong", GameOptions(max_frames=400, noop_max=0), 2, SEED, threads=1)
+    env.reset()
+    truncated, episodes = 0, []
+    for _ in range(250):
+        env.send(np.zeros(2, np.int64))
+        step = env.recv()
+        truncated += int(step.truncated.sum())
+        assert not step.terminated.any()
+        episodes += step.episodes
+    assert truncated == len(episodes) >= 4
+    assert all(episode.truncated and 400 <= episode.frames <= 401 for episode in episodes)  # 401 with the reset's own
+
+
+def test_an_emulator_that_fails_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    env = AtariVector("pong", GAME, 2, SEED, threads=1)
+    env.reset()
+
+    def broken() -> None:
+        raise RuntimeError("no more frames")
+
+    monkeypatch.setattr(env.env, "recv", broken)
+    with pytest.raises(RunError, match=r"^An emulator failed: no more frames\.$"):
+        env.recv()
+
+
+@pytest.mark.parametrize("actions", [[6, 0], [-1, 0], [0]])
+def test_an_action_out_of_range_raises_instead_of_blocking(actions: list[int]) -> None:
+    env = AtariVector("pong", GAME, 2, SEED, threads=1)
+    env.reset()
+    with pytest.raises(ValueError, match="actions must be 2 numbers"):
+        env.send(np.array(actions))
+
+
+def test_every_game_has_a_seed_of_its_own() -> None:
+    """seed + rank would let neighbouring runs share games."""
+    seeds = {root: set(distinct_seeds(np.random.SeedSequence(root), 100).tolist()) for root in (1, 2)}
+    assert all(len(values) == 100 for values in seeds.values())
+    assert not seeds[1] & seeds[2]
+    env = AtariVector("pong", GAME, 8, SEED, threads=2)
+    env.reset()
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        env.send(np.full(8, rng.integers(6)))
+        frames = env.recv().frames
+    assert len({frame.tobytes() for frame in frames}) > 1
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_same_seed_plays_the_same_whatever_the_threads(threads: int) -> None:
+    a = AtariVector("breakout", GameOptions(sticky_actions=0.25), 3, SEED, threads=1)
+    b = AtariVector("breakout", GameOptions(sticky_actions=0.25), 3, SEED, threads=threads)
+    np.testing.assert_array_equal(a.reset(), b.reset())
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        actions = rng.integers(4, size=3)
+        for env in (a, b):
+            env.send(actions)
+        left, right = a.recv(), b.recv()
+        np.testing.assert_array_equal(left.frames, right.frames)
+        np.testing.assert_array_equal(left.reward, right.reward)
+
+
+def test_options_of_the_game_reach_the_emulator() -> None:
+    assert AtariVector("pong", GameOptions(full_action_set=True), 1, SEED, 1).num_actions == 18
+    assert AtariVector("breakout", GAME, 1, SEED, 1).num_actions == 4
+    env = AtariVector("pong", GameOptions(frame_skip=2, frame_stack=3), 1, SEED, 1)
+    assert env.obs_shape == (3, 84, 84)
+    env.reset()
+    frames = []
+    for _ in range(3):
+        env.send(np.zeros(1, np.int64))
+        env.recv()
+        frames.append(int(env._length[0]))
+    assert np.diff(frames).tolist() == [2, 2]
+    line = describe_games(env, GameOptions(name="pong", frame_skip=2))
+    assert line.startswith("PongNoFrameskip-v4: 1 games at once in 1 emulator threads, 84x84 frames, frame skip 2")
+
+
+def test_more_games_than_memory_are_refused() -> None:
+    with pytest.raises(UserError, match=r"--num-envs 66 would fit"):
+        check_num_envs(100, available_bytes=100_000_000)

@@ -1,0 +1,120 @@
+"""A child process with a toy to do: its messages, its end, and the parent's."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Callable
+from typing import Any
+
+import psutil
+import pytest
+
+from fastdqn import process
+from fastdqn.errors import RunError
+from fastdqn.execution import processes
+from fastdqn.execution.processes import ChildProcess
+from tests.helpers.children import count, count_and_fail, count_and_hang, count_and_leave, count_until_asked
+
+
+def child_of(
+    work: Callable[..., None], *args: Any, capacity: int = 4, timeout: float = 60.0, name: str = "toy"
+) -> ChildProcess:
+    return ChildProcess(work, args, name, capacity, timeout)
+
+
+def gone(pid: int | None) -> bool:
+    return pid is not None and not psutil.pid_exists(pid)
+
+
+def test_messages_arrive_in_order_and_the_end_of_the_work_is_noticed() -> None:
+    with child_of(count, 3, 502) as child:
+        assert [running.name for running in multiprocessing.active_children()] == ["fastdqn-toy"]
+        assert [child.receive() for _ in range(500)] == list(range(3, 503))
+        with pytest.raises(RunError, match=r"^The toy process left with 0\.$"):
+            child.receive()
+    assert gone(child.pid)
+
+
+def test_the_queue_holds_no_more_than_its_capacity() -> None:
+    with child_of(count_until_asked, capacity=5) as child:
+        for number in range(20):
+            assert child.receive() == number
+            assert child.queued() <= 5
+        time.sleep(0.5)
+        assert child.queued() == 5
+        time.sleep(0.2)
+        assert child.queued() == 5
+
+
+def test_an_exception_is_raised_in_the_parent_with_its_traceback_after_what_was_sent_before() -> None:
+    with child_of(count_and_fail, 9, capacity=20) as child:
+        assert [child.receive() for _ in range(10)] == list(range(10))
+        with pytest.raises(RunError) as caught:
+            child.receive()
+    said = str(caught.value)
+    assert said.startswith("Traceback")
+    assert "children.py" in said
+    assert "ValueError: the toy work broke as it was told to" in said
+    assert said.endswith("\nThe toy process failed; its traceback is above.")
+
+
+def test_a_killed_child_is_noticed() -> None:
+    with child_of(count_until_asked, name="other") as child:
+        assert child.receive() == 0
+        psutil.Process(child.pid).kill()
+        begin = time.monotonic()
+        with pytest.raises(RunError, match=r"^The other process was killed by SIGKILL\.$"):
+            for _ in range(100):
+                child.receive()
+        assert time.monotonic() - begin < 5
+
+
+def test_a_child_that_leaves_is_noticed() -> None:
+    with child_of(count_and_leave, 3) as child:
+        assert child.receive() == 0
+        with pytest.raises(RunError, match=r"^The toy process left with 3\.$"):
+            child.receive()
+
+
+def test_a_hung_child_is_noticed_and_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "LEAVE_SECONDS", 0.5)
+    with child_of(count_and_hang) as child:
+        assert child.receive() == 0
+        child._timeout = 1.0
+        begin = time.monotonic()
+        with pytest.raises(RunError, match=r"^The toy process has sent nothing for 1 seconds and counts as hung\.$"):
+            child.receive()
+        assert 1.0 <= time.monotonic() - begin < 3.0
+    assert time.monotonic() - begin < 6.0
+    assert gone(child.pid)
+
+
+@pytest.mark.parametrize("received", [0, 1, 9])
+def test_a_child_leaves_in_time_when_it_is_asked_to(received: int) -> None:
+    """Also one that waits for room in a full queue."""
+    with child_of(count_until_asked, capacity=2) as child:
+        for _ in range(received):
+            child.receive()
+        if received:
+            time.sleep(0.3)
+        begin = time.monotonic()
+    if received:  # else it still begins
+        assert time.monotonic() - begin < processes.LEAVE_SECONDS - 1.0
+    assert time.monotonic() - begin < processes.LEAVE_SECONDS + 4.0
+    assert gone(child.pid)
+
+
+def test_an_error_in_the_parent_ends_the_child() -> None:
+    with pytest.raises(ZeroDivisionError), child_of(count_until_asked) as child:
+        child.receive()
+        raise ZeroDivisionError
+    assert gone(child.pid)
+
+
+def test_a_signal_that_asks_the_parent_to_stop_ends_its_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    with child_of(count_and_hang) as child:
+        assert child.receive() == 0
+        monkeypatch.setattr(process, "_first", 15)
+        monkeypatch.setattr(processes, "LEAVE_SECONDS", 0.5)
+        assert child.receive() is None

@@ -1,0 +1,41 @@
+"""What the child processes of a test do; a spawned process imports it from here."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from fastdqn.execution.processes import Outbox
+
+
+def count(first: int, last: int, outbox: Outbox) -> None:
+    """Send the numbers from `first` up to `last`, and leave."""
+    for number in range(first, last + 1):
+        outbox.put(number)
+
+
+def count_until_asked(outbox: Outbox) -> None:
+    """Send 0, 1, 2, ... until the parent wants no more."""
+    number = 0
+    while not outbox.asked_to_stop():
+        outbox.put(number)
+        number += 1
+
+
+def count_and_fail(last: int, outbox: Outbox) -> None:
+    """Send the numbers up to `last`, and fail."""
+    count(0, last, outbox)
+    raise ValueError("the toy work broke as it was told to")
+
+
+def count_and_leave(code: int, outbox: Outbox) -> None:
+    """Send a number, and leave with an exit code before anybody knows."""
+    outbox.put(0)
+    time.sleep(0.5)
+    os._exit(code)
+
+
+def count_and_hang(outbox: Outbox) -> None:
+    """Send a number, and neither send nor listen any more."""
+    outbox.put(0)
+    time.sleep(3600)

@@ -1,0 +1,34 @@
+"""Runs that are stopped and resumed: short settings for each kind of script, and resuming as a user does."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.helpers.scripts import PARALLEL, ROOT, here
+
+SMALL = ("--game", "breakout", "--replay-initial", "60", "--batch-size", "4", "--target-sync", "40", "--n-step", "3")
+PLAIN = (*SMALL, "--replay-size", "150", "--epsilon-decay", "200", "--checkpoint-minutes", "None")
+VECTOR = (*PLAIN, "--num-envs", "3", "--env-threads", "2", "--steps", "4")
+NARROW = ("--network", "narrow", "--frame-size", "42")
+RAINBOW = (
+    *(*PLAIN, "--num-envs", "3", "--env-threads", "2", "--steps", "1", "--gradient-threads", "2"),
+    *("--variant", "rainbow", *NARROW, "--report-env-steps", "50", "--held-out", "20"),
+)
+
+
+def resume(script: str, run: Path, *words: str, code: int = 0) -> str:
+    """Resume `run` and return what was printed; in this process if it has no other and is to end well."""
+    if script not in PARALLEL and not code:
+        return here(script, "--resume", str(run), *words)
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "experiments" / f"{script}.py"), "--resume", str(run), *words],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr

@@ -1,0 +1,192 @@
+"""Running the scripts of the ladder as a user does, and reading what they leave behind."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import json
+import os
+import runpy
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest import mock
+
+import psutil
+import safetensors.numpy
+
+from fastdqn.cli import scripts
+
+ROOT = Path(__file__).resolve().parents[2]
+PARALLEL = ("03_parallel", "04_cuda_async", "05_opencv_wrappers")
+VECTOR = ("06_vector_env", "07_device_replay", "08_overlap", "09_cuda_graph")
+SHORT = ("--replay-initial", "100", "--batch-size", "4", "--target-sync", "50", "--max-env-steps", "200")
+TOY_CATCH = "tests.helpers.toys:Catch"
+CATCH = (
+    *("--game", TOY_CATCH, "--batch-size", "8", "--learning-rate", "1e-3", "--replay-initial", "200"),
+    *("--replay-size", "5000", "--epsilon-decay", "800", "--target-sync", "100", "--max-env-steps", "1800"),
+)
+"""Catch for 01 to 09."""
+RAINBOW_CATCH = (
+    *(*CATCH, "--max-env-steps", "2400", "--network", "narrow", "--frame-size", "60", "--frame-scale", "64"),
+    *("--center-frames", "--value-min", "-1.5", "--value-max", "1.5", "--importance-decay", "2000"),
+    *("--report-env-steps", "500"),
+)
+"""Catch for 10 and 11."""
+
+
+class Script(NamedTuple):
+    """What a script hands over to its command line."""
+
+    train: Callable[[Any], int | None]
+    options_type: type[Any]
+    defaults: dict[str, Any]  # of its command line: game, device
+
+
+@functools.cache
+def loaded(script: str) -> Script:
+    """Return what a script of the ladder is made of; it is run up to its command line."""
+    with mock.patch.object(scripts, "start") as start:
+        runpy.run_path(str(ROOT / "experiments" / f"{script}.py"), run_name="__main__")
+    (train, options_type, _), defaults = start.call_args
+    return Script(train, options_type, defaults)
+
+
+def parse(script: str, *words: str) -> Any:
+    """Return the options of a script for these words."""
+    found = loaded(script)
+    return scripts.parse(found.options_type, "", words, script=script, **found.defaults)
+
+
+def command(script: str, folder: Path, *words: str) -> list[str]:
+    return [sys.executable, str(ROOT / "experiments" / f"{script}.py"), "--runs-dir", str(folder), *words]
+
+
+def here(script: str, *words: str) -> str:
+    """Run a script in this process, which saves the time of its imports; return what it printed."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        assert not loaded(script).train(parse(script, *words))
+    return out.getvalue()
+
+
+def train(script: str, folder: Path, *words: str, timeout: float = 240.0) -> Path:
+    """Run a script to its end and return its run folder; in this process if it has no other."""
+    if script not in PARALLEL and not {"--cuda", "--max-minutes", "--seeds", "all"} & set(words):
+        here(script, "--runs-dir", str(folder), *words)
+        return only_run(folder)
+    done = subprocess.run(
+        command(script, folder, *words), capture_output=True, text=True, cwd=ROOT, timeout=timeout, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return only_run(folder)
+
+
+def fastdqn(*words: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """Run the command `fastdqn`."""
+    command = [sys.executable, "-m", "fastdqn.cli.main", *words]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}  # where tests.helpers.toys is
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, timeout=120, check=False)
+
+
+def only_run(folder: Path) -> Path:
+    (run,) = folder.iterdir()
+    return run
+
+
+def records(run: Path, name: str) -> list[dict[str, Any]]:
+    """Return the whole lines of a .jsonl file that may still be written to."""
+    text = (run / name).read_text(encoding="utf-8")
+    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+
+
+def summary(run: Path) -> dict[str, Any]:
+    return json.loads((run / "summary.json").read_text(encoding="utf-8"))
+
+
+def fingerprint(run: Path) -> tuple[Any, ...]:
+    """Everything about a run that must repeat: final weights, games, counters, the last loss."""
+    weights = safetensors.numpy.load_file(run / "weights.safetensors")
+    episodes = [{k: v for k, v in e.items() if k != "elapsed"} for e in records(run, "episodes.jsonl")]
+    last = records(run, "speed.jsonl")[-1]
+    counters = {name: last[name] for name in ("env_steps", "updates", "samples", "epsilon", "loss", "mean_q")}
+    return {name: array.tobytes() for name, array in weights.items()}, episodes, counters
+
+
+class Started:
+    """A script that is running in a session of its own, as in a terminal of its own."""
+
+    def __init__(self, script: str, folder: Path, *words: str, env: dict[str, str] | None = None) -> None:
+        self.folder = folder
+        self.process = subprocess.Popen(
+            command(script, folder, *words),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            start_new_session=True,
+            env={**os.environ, **(env or {})},
+        )
+
+    def ctrl_c(self) -> None:
+        """What a terminal does: SIGINT to every process of the group."""
+        os.killpg(self.process.pid, signal.SIGINT)
+
+    def session(self) -> list[psutil.Process]:
+        """Every living process of the script, orphans included."""
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError, PermissionError):
+                if os.getsid(process.pid) == self.process.pid and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+        return found
+
+    def players(self) -> list[psutil.Process]:
+        return [p for p in self.session() if any("spawn_main" in word for word in p.cmdline())]
+
+    def wait_until(self, true: Callable[[], bool], timeout: float = 60.0) -> None:
+        end = time.monotonic() + timeout
+        while not _quietly(true):
+            assert self.process.poll() is None, self.process.communicate()
+            assert time.monotonic() < end, "it took too long"
+            time.sleep(0.02)
+
+    def env_steps(self) -> int:
+        return records(only_run(self.folder), "speed.jsonl")[-1]["env_steps"]
+
+    def updates(self) -> int:
+        return records(only_run(self.folder), "speed.jsonl")[-1]["updates"]
+
+    def finish(self, timeout: float = 10.0) -> tuple[int, str, str]:
+        """Wait for the end; return exit code, stdout, stderr. Nothing may be left running."""
+        out, err = self.process.communicate(timeout=timeout)
+        end = time.monotonic() + 5.0
+        while self.session() and time.monotonic() < end:
+            time.sleep(0.05)
+        assert self.session() == []
+        return self.process.returncode, out, err
+
+
+def _quietly(true: Callable[[], bool]) -> bool:
+    try:
+        return true()
+    except (OSError, ValueError, IndexError):
+        return False
+
+
+@contextlib.contextmanager
+def started(script: str, folder: Path, *words: str, env: dict[str, str] | None = None) -> Iterator[Started]:
+    """Start a script; whatever the test does, nothing of it survives."""
+    running = Started(script, folder, *words, env=env)
+    try:
+        yield running
+    finally:
+        for process in running.session():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        running.process.wait()

@@ -1,0 +1,89 @@
+"""The network: its size, its first weights, its dueling head."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from fastdqn.errors import UserError
+from fastdqn.networks.qnetwork import DuelingHead, HeadParts, QNetwork, Stream
+from fastdqn.networks.torso import NARROW, NATURE, Size
+from tests.helpers.learners import SHAPE, network, random_batch
+
+
+def test_network_is_natures() -> None:
+    net = network()
+    assert sum(p.numel() for p in net.parameters()) == 1_687_206  # conv 8,224 + 32,832 + 36,928, 3136x512+512, 512x6+6
+    shapes = [tuple(p.shape) for p in net.parameters() if p.dim() > 1]
+    assert shapes == [(32, 4, 8, 8), (64, 32, 4, 4), (64, 64, 3, 3), (512, 3136), (6, 512)]
+    out = net(torch.zeros(2, 4, 84, 84, dtype=torch.uint8))
+    assert (out.shape, out.dtype) == ((2, 6), torch.float32)
+
+
+def test_same_seed_same_weights_whatever_else_draws() -> None:
+    a = network(5)
+    torch.rand(100)
+    b = network(5)
+    assert all(torch.equal(x, y) for x, y in zip(a.parameters(), b.parameters(), strict=True))
+    assert not torch.equal(next(a.parameters()), next(network(6).parameters()))
+
+
+def test_too_small_frames_are_one_sentence() -> None:
+    with pytest.raises(UserError, match="36x36"):
+        QNetwork((4, 20, 20), 6, torch.Generator())
+
+
+def test_the_narrow_network_takes_small_frames() -> None:
+    net = QNetwork((4, 42, 42), 6, torch.Generator().manual_seed(0), size=NARROW)
+    assert net(torch.zeros(2, 4, 42, 42, dtype=torch.uint8)).shape == (2, 6)
+    assert [tuple(p.shape) for p in net.parameters() if p.dim() > 1] == [
+        (16, 4, 8, 8),
+        (32, 16, 4, 4),
+        (32, 32, 3, 3),
+        (256, 32),
+        (6, 256),
+    ]
+
+
+def arithmetic(size: Size) -> tuple[list[tuple[int, ...]], int]:
+    """Shapes of the weights of a network for frames of 84x84, and the products of one forward pass."""
+    net = QNetwork(SHAPE, 6, torch.Generator().manual_seed(0), size=size)
+    weights = [p for p in net.parameters() if p.dim() > 1]
+    places = (20 * 20, 9 * 9, 7 * 7, 1, 1)  # where each weight is used
+    return [tuple(p.shape) for p in weights], sum(p.numel() * n for p, n in zip(weights, places, strict=True))
+
+
+def test_arithmetic_of_the_networks() -> None:
+    _, nature = arithmetic(NATURE)
+    shapes, narrow = arithmetic(NARROW)
+    assert shapes == [(16, 4, 8, 8), (32, 16, 4, 4), (32, 32, 3, 3), (256, 1568), (6, 256)]
+    assert 0.3 < narrow / nature < 0.37
+    with pytest.raises(UserError, match="the narrow network needs frames of at least 36x36"):
+        QNetwork((4, 35, 35), 6, torch.Generator(), size=NARROW)
+
+
+def test_dueling_subtracts_the_mean_over_actions() -> None:
+    """V = 2x, A = (x, 3x, 8x): Q = 2x + A - 4x, whatever else is in the batch."""
+
+    def stream(outputs: int) -> Stream:
+        layer = nn.Linear(1, outputs, bias=False)
+        with torch.no_grad():
+            layer.weight.copy_(torch.tensor([[2.0]] if outputs == 1 else [[1.0], [3.0], [8.0]]))
+        return Stream(layer)
+
+    head = DuelingHead(stream, 3, None)
+    expected = [[-1.0, 1.0, 6.0], [-10.0, 10.0, 60.0]]
+    assert head(torch.tensor([[1.0], [10.0]])).tolist() == expected
+    assert head(torch.tensor([[1.0]])).tolist() == expected[:1]
+
+
+def test_dueling_of_distributions_subtracts_the_mean_of_each_atom() -> None:
+    net = QNetwork(SHAPE, 6, torch.Generator().manual_seed(0), parts=HeadParts(dueling=True, atoms=51))
+    obs = random_batch(3).obs
+    features = net.torso(obs)
+    value, advantage = net.head.value(features), net.head.advantage(features).view(3, 6, 51)  # type: ignore[operator, union-attr]
+    by_hand = torch.stack(
+        [torch.stack([value[b] + advantage[b, a] - advantage[b].sum(dim=0) / 6 for a in range(6)]) for b in range(3)]
+    )
+    torch.testing.assert_close(net(obs), by_hand)

@@ -1,0 +1,22 @@
+"""Options of deep Q-learning."""
+
+from __future__ import annotations
+
+import pytest
+
+from fastdqn.errors import UserError
+from fastdqn.options.dqn import UpdateOptions
+from fastdqn.options.groups import Groups, check
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (UpdateOptions(frame_scale=0.0), "--frame-scale must be a number above 0"),
+        (UpdateOptions(final_learning_rate=0.0), "--final-learning-rate must be more than 0"),
+        (UpdateOptions(learning_rate_decay=0), "--learning-rate-decay must be at least 1"),
+    ],
+)
+def test_impossible_options_are_one_sentence(options: UpdateOptions, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        check(Groups(update=options))

@@ -1,0 +1,97 @@
+"""Presets: what the name of a game, and the kind of machine, implies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fastdqn.options.dqn import DQNOptions
+from fastdqn.options.groups import defaults_of
+from fastdqn.options.presets import changed, preset_for, record_changes
+from tests.helpers.scripts import loaded, parse
+
+FASTEST = "11_pong_in_seconds"
+
+
+def test_defaults_are_the_2017_posts() -> None:
+    options = parse("03_parallel")
+    dqn, game = options.dqn, options.game
+    assert (game.name, options.run.stop_score) == ("pong", 18.0)
+    assert (options.pace.steps, options.player.player_device) == (4, "same")
+    assert (dqn.replay_size, dqn.replay_initial, dqn.batch_size, dqn.target_sync) == (100_000, 10_000, 32, 1_000)
+    assert (dqn.learning_rate, dqn.gamma, dqn.n_step) == (1e-4, 0.99, 1)
+    assert (dqn.epsilon_start, dqn.epsilon_final, dqn.epsilon_decay) == (1.0, 0.02, 100_000)
+    assert (game.frame_skip, game.noop_max, game.sticky_actions) == (4, 30, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("game", "expected"),
+    [
+        ("breakout-small", (300_000, 20_000, 64, 1e-4, 1_000, 0.1, 1_000_000)),
+        ("breakout", (1_000_000, 50_000, 32, 2.5e-4, 10_000, 0.1, 1_000_000)),
+        ("invaders", (1_000_000, 50_000, 32, 2.5e-4, 10_000, 0.1, 1_000_000)),
+        ("seaquest", (1_000_000, 50_000, 32, 2.5e-4, 10_000, 0.1, 1_000_000)),
+        ("ALE/Pong-v5", (100_000, 10_000, 32, 1e-4, 1_000, 0.02, 100_000)),
+        ("PongNoFrameskip-v4", (100_000, 10_000, 32, 1e-4, 1_000, 0.02, 100_000)),
+        ("Breakout", (1_000_000, 50_000, 32, 2.5e-4, 10_000, 0.1, 1_000_000)),
+    ],
+)
+def test_presets(game: str, expected: tuple[float, ...]) -> None:
+    for argv in (["--game", game], [f"--game={game}"]):
+        dqn = parse("01_baseline", *argv).dqn
+        got = (dqn.replay_size, dqn.replay_initial, dqn.batch_size, dqn.learning_rate, dqn.target_sync)
+        assert (*got, dqn.epsilon_final, dqn.epsilon_decay) == expected
+
+
+def test_a_preset_sets_what_a_script_has() -> None:
+    fast = parse("09_cuda_graph", "--game", "pong-fast")
+    assert (fast.update.center_frames, fast.update.frame_scale, fast.run.stop_score) == (True, 64.0, 18.0)
+    assert fast.pace.steps > 4
+    assert parse("09_cuda_graph", "--game", "pong-fast", "--steps", "2").pace.steps == 2
+    assert parse("03_parallel", "--game", "pong-fast").pace == fast.pace
+    assert parse("01_baseline", "--game", "pong-fast").dqn == fast.dqn
+    assert parse("09_cuda_graph", "--game", "ALE/Pong-v5").dqn == parse("01_baseline").dqn
+
+
+def on(cuda: bool) -> Any:
+    """Return the options that 11 has for Pong on this kind of machine."""
+    options = changed(defaults_of(loaded(FASTEST).options_type), preset_for("pong-fast", "pong").changes)
+    for changes in record_changes("pong-fast", small=False, cuda=cuda):
+        options = changed(options, changes)
+    return options
+
+
+def test_the_preset_is_the_machines() -> None:
+    options = parse(FASTEST, "--device", "cpu")
+    network, side, threads = options.agent.network, options.vector.frame_size, options.run.threads
+    assert (options.game.name, network, side, threads) == ("pong-fast", "nature", 84, None)
+    fast = preset_for("pong-fast", "pong").changes["dqn"]
+    assert options.dqn.n_step == fast["n_step"]
+    assert (options.vector.num_envs, options.agent.gradient_threads) == (16, 1)
+    assert options.freeze.freeze_epsilon < options.dqn.epsilon_final
+    small = parse(FASTEST, "--small", "--device", "cpu")
+    network, side, stack = small.agent.network, small.vector.frame_size, small.game.frame_stack
+    assert (small.freeze.small, network, side, stack) == (True, "narrow", 84, 4)
+    assert (small.vector.num_envs, small.agent.gradient_threads, small.run.threads) == (16, 1, 1)
+    for preset in (options, small, parse(FASTEST, "--cuda")):
+        assert preset.parts.prioritized
+        assert preset.dqn.replay_size < fast["replay_size"]
+        assert preset.dqn.batch_size > fast["batch_size"]
+        assert (preset.freeze.freeze_share, preset.update.learning_rate_decay) == (0.88, 400_000)
+    assert parse(FASTEST, "--small", "--device", "cpu", "--threads", "2").run.threads == 2
+    assert parse(FASTEST, "--small", "--cuda").run.threads is None
+    assert parse(FASTEST, "--small", "--frame-size", "63", "--device", "cpu").vector.frame_size == 63
+    assert on(cuda=True).vector.num_envs != on(cuda=False).vector.num_envs
+    cuda = parse(FASTEST, "--cuda", "--device", "cuda:0")
+    assert cuda.vector.num_envs == on(cuda=True).vector.num_envs
+    assert parse(FASTEST, "--cuda").vector.num_envs == cuda.vector.num_envs
+    assert parse(FASTEST).run.device == "auto"
+    assert parse(FASTEST, "--device", "cpu", "--no-small").agent.network == "nature"
+
+
+def test_other_games_keep_their_own_settings() -> None:
+    options = parse(FASTEST, "--game", "breakout", "--small")
+    breakout = DQNOptions(**preset_for("breakout", "breakout").changes["dqn"])
+    assert (options.dqn, options.freeze.freeze_share) == (breakout, None)
+    assert (options.agent.network, options.run.threads) == ("narrow", None)

@@ -1,0 +1,52 @@
+"""How much memory a replay needs, and that it is checked before a run begins."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fastdqn.build import build_list_replay
+from fastdqn.errors import UserError
+from fastdqn.options.dqn import DQNOptions
+from fastdqn.replay.memory import (
+    FRAME_BYTES,
+    TRANSITION_OVERHEAD_BYTES,
+    check_device_memory,
+    check_memory,
+    frame_replay_bytes,
+    frames_that_fit,
+)
+from fastdqn.seeds import seeds_of
+from tests.helpers.replays import CPU, make_replay
+
+
+def test_memory_of_a_list_replay_is_checked_before_the_run() -> None:
+    assert check_memory(100_000, 10**10) == 100_000 * (FRAME_BYTES + TRANSITION_OVERHEAD_BYTES)
+    with pytest.raises(UserError, match=r"needs 7\.7 GB, but 1\.0 GB .* --replay-size 130616 would fit"):
+        check_memory(1_000_000, 10**9)
+    with pytest.raises(UserError, match="would fit"):
+        build_list_replay(seeds_of(0), DQNOptions(replay_size=10**10))
+
+
+def test_memory_is_what_was_said() -> None:
+    """Within 5% of 7,056 bytes a frame, and a million of them in 7.1 GB."""
+    assert frame_replay_bytes(1_000_000) == pytest.approx(7.056e9, rel=0.05)
+    assert frame_replay_bytes(1_000_000) < 7.1e9
+    replay = make_replay(500, 4, 3)
+    tensors = [value for value in vars(replay).values() if isinstance(value, torch.Tensor)]
+    stored = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    assert stored == pytest.approx(frame_replay_bytes(2000), rel=0.01)
+
+
+def test_frames_that_do_not_fit_are_refused_with_how_many_would() -> None:
+    with pytest.raises(UserError, match=r"--replay-size 1000 would fit"):
+        check_device_memory(2000, CPU, available_bytes=1000 * (84 * 84 + 9))
+    assert check_device_memory(1000, CPU, available_bytes=1000 * (84 * 84 + 9)) == 1000 * (84 * 84 + 9)
+
+
+def test_frames_that_would_have_fitted() -> None:
+    """A run with a gigabyte beside its replay: what fits leaves that gigabyte, a quarter more, and half a gigabyte."""
+    peak = frame_replay_bytes(1_000_000) + 10**9
+    fits = frames_that_fit(1_000_000, 6 * 10**9, peak)
+    assert frame_replay_bytes(fits) == pytest.approx(6e9 - 1.25e9 - 0.5e9, rel=1e-4)
+    assert frames_that_fit(1_000_000, 10**9, peak) == 0

@@ -1,0 +1,165 @@
+"""Checkpoint files: whole or refused in a sentence, whatever kills the process that writes them."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fastdqn.errors import UserError
+from fastdqn.runs import checkpoint
+from fastdqn.runs.checkpoint import Checkpoints, newest, read, read_header
+from fastdqn.states import Later, Packed, unpack
+from tests.helpers.checkpoints import ABOUT, saved
+
+
+def test_what_is_saved_comes_back(tmp_path: Path) -> None:
+    frames = np.random.default_rng(0).integers(256, size=(3, 5, 7), dtype=np.uint8)
+    weights = torch.randn(4, 3).to(memory_format=torch.contiguous_format)
+    states = {
+        "tensor": weights,
+        "later": Later(lambda: {"packed": Packed(frames)}),
+        "nested": [{"empty": Packed(np.zeros((0, 4), np.uint8))}, 2, None, "text", (1, 2.5)],
+        "number": np.float64(0.25),
+    }
+    done = saved(tmp_path, states)
+    assert done.path == tmp_path / "checkpoints" / "000000000100.checkpoint"
+    assert done.size == done.path.stat().st_size
+    header = newest(tmp_path)
+    assert (header.script, header.game, header.env_steps) == ("09_cuda_graph", "pong", 100)
+    found = read(header)
+    assert torch.equal(found["tensor"], weights)
+    assert unpack(found["later"]["packed"]).numpy().tolist() == frames.tolist()
+    assert unpack(found["nested"][0]["empty"]).shape == (0, 4)
+    assert found["nested"][1:] == [2, None, "text", (1, 2.5)]
+    assert found["number"] == 0.25
+
+
+def test_the_previous_one_is_kept_and_older_ones_are_not(tmp_path: Path) -> None:
+    for env_steps in (9, 10, 200, 1_000_000):
+        saved(tmp_path, {"at": env_steps}, env_steps)
+    (tmp_path / "checkpoints" / "x.unfinished").write_bytes(b"left by a kill")
+    saved(tmp_path, {"at": 1_000_001}, 1_000_001)
+    assert [path.name for path in sorted((tmp_path / "checkpoints").iterdir())] == [
+        "000001000000.checkpoint",
+        "000001000001.checkpoint",
+    ]
+    assert read(newest(tmp_path))["at"] == 1_000_001
+    assert read(newest(tmp_path, previous=True))["at"] == 1_000_000
+
+
+def test_cut_short_at_any_byte_it_is_one_sentence(tmp_path: Path) -> None:
+    saved(tmp_path, {"before": torch.arange(5)}, 1)
+    path = saved(tmp_path, {"values": torch.arange(300)}, 2).path
+    whole = path.read_bytes()
+    body = whole.index(b"\n") + 1
+    for size in (*range(0, body + 40, 7), *range(body, len(whole), 211), len(whole) - 1):
+        path.write_bytes(whole[:size])
+        with pytest.raises(UserError, match=r"(damaged.*|cannot be read).*; --resume-previous resumes from the one"):
+            read(newest(tmp_path))
+    path.write_bytes(whole)
+    assert read(newest(tmp_path))["values"].tolist() == list(range(300))
+    assert read(newest(tmp_path, previous=True))["before"].tolist() == list(range(5))
+
+
+def test_a_flipped_bit_or_a_longer_file_is_noticed(tmp_path: Path) -> None:
+    path = saved(tmp_path, {"values": torch.arange(300)}).path
+    whole = path.read_bytes()
+    for place in range(whole.index(b"\n") + 1, len(whole), 97):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
+        with pytest.raises(UserError, match="its checksum is wrong"):
+            read(newest(tmp_path))
+    path.write_bytes(whole + b"x")
+    with pytest.raises(UserError, match="is damaged: it has"):
+        read(newest(tmp_path))
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 a zip", b"[1, 2]\n", b'{"what": "else"}\n', os.urandom(3000)])
+def test_other_files_are_one_sentence(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "checkpoints" / "000000000007.checkpoint"
+    path.parent.mkdir()
+    path.write_bytes(content)
+    with pytest.raises(UserError, match="is not a checkpoint of fastdqn, or a damaged one"):
+        newest(tmp_path)
+
+
+def test_a_later_format_is_refused_by_its_number(tmp_path: Path) -> None:
+    path = saved(tmp_path, {"values": 1}).path
+    path.write_bytes(path.read_bytes().replace(b'"format": 3', b'"format": 9'))
+    with pytest.raises(UserError, match=r"in format 9; this version, .*, reads format 3"):
+        newest(tmp_path)
+
+
+def test_what_would_run_code_is_not_loaded(tmp_path: Path) -> None:
+    """A checkpoint from elsewhere cannot do more than fill tensors."""
+
+    class Malicious:
+        def __reduce__(self) -> Any:
+            return (os.mkdir, (str(tmp_path / "made"),))
+
+    saved(tmp_path, {"values": Malicious()})
+    with pytest.raises(UserError, match="holds something that this version does not read"):
+        read(newest(tmp_path))
+    assert not (tmp_path / "made").exists()
+
+
+def test_without_a_checkpoint_it_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="has no checkpoint to resume"):
+        newest(tmp_path)
+    with pytest.raises(UserError, match="there is no such folder of a run"):
+        newest(tmp_path / "nothing")
+    saved(tmp_path, {})
+    with pytest.raises(UserError, match="has one checkpoint only"):
+        newest(tmp_path, previous=True)
+    with pytest.raises(UserError, match=r"no run in .* has a checkpoint"):
+        checkpoint.latest_run(tmp_path)
+
+
+def test_a_failure_in_the_thread_is_raised_here_and_abandons_what_waits(tmp_path: Path) -> None:
+    abandoned = []
+
+    def fail() -> None:
+        raise OSError(28, "No space left on device")
+
+    checkpoints = Checkpoints(tmp_path, ABOUT)
+    checkpoints.begin(1, lambda: {"a": Later(fail), "b": {"c": Later(dict, lambda: abandoned.append(1))}})
+    with pytest.raises(OSError, match="No space left"):
+        checkpoints.ended(wait=True)
+    assert abandoned == [1]
+    assert checkpoint.checkpoints_in(tmp_path) == []
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_killed_at_any_moment_a_good_one_is_left(tmp_path: Path) -> None:
+    """A process saves one checkpoint after the other and is killed, 55 times, whatever it is about."""
+    rng = random.Random(0)
+    values = np.arange(200_000)
+    at = during = 0
+    for _ in range(55):
+        child = os.fork()
+        if child == 0:
+            try:
+                for env_steps in range(at + 1, at + 1000):
+                    saved(tmp_path, {"at": env_steps, "values": torch.from_numpy(values + env_steps)}, env_steps)
+            finally:
+                os._exit(1)
+        before, deadline = at, time.monotonic() + 20.0
+        while not (found := checkpoint.checkpoints_in(tmp_path)) or read_header(found[-1]).env_steps == before:
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+        time.sleep(rng.random() * 0.03)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        during += bool(list((tmp_path / "checkpoints").glob("*.unfinished")))
+        state = read(newest(tmp_path))
+        assert state["at"] > before
+        np.testing.assert_array_equal(state["values"].numpy(), values + state["at"])
+        at = state["at"]
+    assert during > 5  # some of the kills did hit a save

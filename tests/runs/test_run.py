@@ -1,0 +1,233 @@
+"""A run: counters, logs, summary and weights, its end, and what it tells its parts when it is resumed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+from numpy.typing import NDArray
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from fastdqn import process
+from fastdqn.errors import RunError
+from fastdqn.runs.folder import version
+from tests.helpers.runs import NOTHING, game, make_run, scalars
+from tests.helpers.scripts import parse, records, summary
+
+
+def test_a_run_leaves_everything_behind(tmp_path: Path) -> None:
+    with make_run(tmp_path, "02_play_steps", max_env_steps=50) as run:
+        run.weights.tensors = {"layer": torch.arange(3.0)}
+        while not run.over():
+            run.played(game(-20.0) if run.env_steps % 20 == 19 else NOTHING, epsilon=0.5)
+            if run.env_steps >= 10 and run.env_steps % 2 == 0:
+                run.updated(scalars(), 64)
+            run._next_record = 0.0  # a record for every env step instead of one a second
+    assert run.folder.parent == tmp_path
+    assert run.folder.name.endswith("-pong-02_play_steps")
+    config = json.loads((run.folder / "config.json").read_text())
+    assert (config["script"], config["pace"]["steps"], config["dqn"]["batch_size"]) == ("02_play_steps", 2, 32)
+    assert (config["format"], config["version"], config["wrappers"]) == (3, version(), "classic")
+    environment = json.loads((run.folder / "environment.json").read_text())
+    assert environment["packages"]["torch"] == torch.__version__
+    assert environment["cores"] >= 1
+    episodes = records(run.folder, "episodes.jsonl")
+    assert [(e["episode"], e["score"], e["env_steps"]) for e in episodes] == [(1, -20.0, 20), (2, -20.0, 40)]
+    assert episodes[1]["mean_100"] == -20.0
+    speed = records(run.folder, "speed.jsonl")
+    assert (speed[-1]["env_steps"], speed[-1]["updates"], speed[-1]["samples"]) == (50, 21, 21 * 64)
+    assert speed[-1]["loss"] == 0.5
+    ended = summary(run.folder)
+    assert (ended["reason"], ended["solved"], ended["env_steps"]) == ("max-env-steps", False, 50)
+    assert ended["median_env_steps_per_s"] > 0
+    assert torch.equal(safetensors.torch.load_file(run.folder / "weights.safetensors")["layer"], torch.arange(3.0))
+    board = EventAccumulator(str(run.folder))
+    board.Reload()
+    assert set(board.Tags()["scalars"]) >= {
+        "episode/score",
+        "episode/mean_100",
+        "train/epsilon",
+        "train/loss",
+        "train/updates",
+        "train/samples_per_step",
+        "speed/env_steps_per_s",
+    }
+    assert board.Scalars("episode/score")[1].step == 40
+    assert board.Scalars("train/samples_per_step")[-1].value == pytest.approx(32.0, rel=0.1)
+
+
+def test_solved_run_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with make_run(tmp_path) as run:
+        while not run.over():
+            run.played(game(20.0), epsilon=0.02)
+    assert run.env_steps == 100
+    out = capsys.readouterr().out
+    assert "SOLVED (solved) after" in out
+    assert "mean-100 20.00" in out
+
+
+def test_a_player_that_keeps_the_stop_test_ends_the_run(tmp_path: Path) -> None:
+    with make_run(tmp_path, "03_parallel") as run:
+        assert not run.ended_by(None)
+        assert run.ended_by("solved")
+        assert run.ended_by(None)  # it stays over
+    assert summary(run.folder)["solved"]
+
+
+def test_train_seconds_count_from_the_first_update(tmp_path: Path) -> None:
+    with make_run(tmp_path, train_seconds=0.3) as run:
+        time.sleep(0.4)
+        assert not run.over()
+        run.updated(scalars(), 32)
+        assert not run.over()
+        time.sleep(0.4)
+        assert run.over()
+    assert run.reason == "train-seconds"
+
+
+def test_nan_loss_stops_the_run_in_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="loss became nan at env step 1") as caught:  # noqa: SIM117
+        with make_run(tmp_path) as run:
+            run.updated(scalars(math.nan), 32)
+            run.played(NOTHING, epsilon=1.0)
+    assert "\n" not in str(caught.value)
+    assert summary(run.folder)["reason"] == "failed"
+
+
+@pytest.mark.parametrize("broken", ["loss", "weight"])
+def test_what_is_no_number_leaves_the_last_good_weights(tmp_path: Path, broken: str) -> None:
+    weights = {"layer": torch.ones(3)}
+    with pytest.raises(RunError) as caught:  # noqa: SIM117
+        with make_run(tmp_path, "09_cuda_graph") as run:
+            run.weights.tensors = weights
+            run.updated(scalars(), 32)
+            run.played(NOTHING, epsilon=1.0)  # the record of update 1 finds all well
+            run.updated(scalars(math.inf if broken == "loss" else 0.5), 32)
+            weights["layer"][1] = 7.0 if broken == "loss" else math.nan
+            run._record(time.perf_counter())
+    what = "The loss became inf" if broken == "loss" else "A weight is no longer a finite number"
+    kept = run.folder / "weights.safetensors"
+    assert str(caught.value).startswith(f"{what} at env step 1, update 2; the weights of update 1 are kept in {kept};")
+    assert safetensors.torch.load_file(kept)["layer"].tolist() == [1.0, 1.0, 1.0]
+
+
+def test_only_a_loss_must_stay_finite(tmp_path: Path) -> None:
+    """A run of several losses ends with any of them; another metric may be no number."""
+    with make_run(tmp_path) as run:
+        run.updated({**scalars(), "mean_q": torch.tensor(math.nan)}, 32)
+        run.played(NOTHING, epsilon=1.0)
+    last = records(run.folder, "speed.jsonl")[-1]
+    assert (last["loss"], last["mean_q"]) == (0.5, None)
+    with pytest.raises(RunError, match="The loss_of_the_critic became inf at env step 1"):  # noqa: SIM117
+        with make_run(tmp_path) as run:
+            run.updated({**scalars(), "loss_of_the_critic": torch.tensor(math.inf)}, 32)
+            run.played(NOTHING, epsilon=1.0)
+
+
+def test_a_failed_run_keeps_weights_and_summary(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), make_run(tmp_path) as run:
+        run.weights.tensors = {"layer": torch.ones(2)}
+        run.played(NOTHING, epsilon=1.0)
+        raise ZeroDivisionError
+    assert (run.folder / "weights.safetensors").exists()
+    assert summary(run.folder)["reason"] == "failed"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_full_disk_in_the_middle(tmp_path: Path) -> None:
+    with pytest.raises(RunError) as caught:  # noqa: SIM117
+        with make_run(tmp_path) as run:
+            run.played(NOTHING, epsilon=1.0)
+            run.played(NOTHING, epsilon=1.0)
+            run._logs._lines["episodes.jsonl"] = open("/dev/full", "w", buffering=1)  # noqa: PTH123, SIM115
+            run.played(game(1.0), epsilon=1.0)
+    assert str(caught.value) == f"Cannot write to {run.folder}: No space left on device; the run has ended."
+
+
+def test_options_are_frozen() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        parse("01_baseline").dqn.gamma = 0.5
+
+
+# Parts of a run that is resumed
+
+
+class Part:
+    """Notes what it is told; its environments begin anew where `anew` says so."""
+
+    def __init__(self, anew: list[bool] | None = None) -> None:
+        self.anew = anew
+        self.told: list[Any] = []
+
+    def state(self) -> dict[str, Any]:
+        return {"value": 7}
+
+    def load(self, state: Mapping[str, Any]) -> NDArray[np.bool_] | None:
+        assert state == {"value": 7}
+        self.told.append("load")
+        return None if self.anew is None else np.array(self.anew)
+
+    def discard(self, envs: NDArray[np.bool_] | None) -> None:
+        self.told.append(None if envs is None else envs.tolist())
+
+
+@pytest.mark.parametrize(
+    ("anew", "told", "said"),
+    [
+        ([False, True], ["load", [False, True]], "1 games begin anew"),
+        ([False, False], ["load"], "the games continue where they were"),
+        (None, ["load"], "the games begin anew"),
+    ],
+)
+def test_tracked_parts_are_told_of_games_that_begin_anew(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    anew: list[bool] | None,
+    told: list[Any],
+    said: str,
+) -> None:
+    monkeypatch.setattr(process, "_began", process._began)  # which a run that is resumed moves
+    with make_run(tmp_path) as run:
+        run.track(learner=Part(), games=Part())
+        run.played(NOTHING)
+        run.updated(scalars(), 32)
+    parts = {"learner": Part(), "games": Part(anew), "replay": Part()}
+    with make_run(tmp_path, resume=str(run.folder)) as again:
+        again.track(**parts)
+        assert again.begun == again.env_steps == 1
+        updates_due = []
+        for _ in range(7):
+            again.played(NOTHING)
+            updates_due += again.due(2, initial=4)
+    out = capsys.readouterr().out
+    assert "resumed at env step 1, update 1, after 0:" in out
+    assert f"; {said}\n" in out
+    assert parts["learner"].told == parts["games"].told == told
+    assert parts["replay"].told == [*told[1:], None]
+    assert updates_due == [6, 8]  # the replay, which the checkpoint lacks, is filled again first
+
+
+def test_parts_that_the_checkpoint_has_are_not_left_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "_began", process._began)
+    with make_run(tmp_path) as run:
+        run.track(learner=Part(), replay=Part())
+        run.played(NOTHING)
+    parts = {"learner": Part(), "replay": Part()}
+    with make_run(tmp_path, resume=str(run.folder)) as again:
+        again.track(**parts)
+        updates_due = []
+        for _ in range(7):
+            again.played(NOTHING)
+            updates_due += again.due(2, initial=4)
+    assert parts["learner"].told == parts["replay"].told == ["load"]
+    assert updates_due == [4, 6, 8]

@@ -1,0 +1,154 @@
+"""Evaluation: which games are counted, and what an agent is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+
+from fastdqn.errors import UserError
+from fastdqn.tools.evaluate import Agent, Score, _play, evaluate, load_agent
+from fastdqn.types import EpisodeEnd
+from tests.helpers.scripts import only_run, train
+from tests.helpers.trained import BRIEF, TrainedRuns
+
+CPU = torch.device("cpu")
+
+
+class Lengths:
+    """Seats whose games have the lengths that they are given, in the order in which they begin, and score them."""
+
+    def __init__(self, lengths: list[int], count: int) -> None:
+        self.lengths, self.count = iter(lengths), count
+        self.left = np.array([next(self.lengths) for _ in range(count)])
+        self.total = self.left.copy()
+
+    def reset(self) -> torch.Tensor:
+        return torch.zeros(self.count, 4, 84, 84, dtype=torch.uint8)
+
+    def step(self, actions: np.ndarray) -> tuple[torch.Tensor, list[EpisodeEnd | None], np.ndarray]:
+        self.left -= 1
+        ends: list[EpisodeEnd | None] = []
+        for seat in range(self.count):
+            ends.append(None)
+            if self.left[seat] == 0:
+                ends[-1] = EpisodeEnd(float(self.total[seat]), int(self.total[seat]), False)
+                self.left[seat] = self.total[seat] = next(self.lengths)
+        return self.reset(), ends, np.ones(self.count, bool)
+
+
+class NoAgent:
+    """An agent whose network is not looked at."""
+
+    num_actions = 3
+
+    class learner:  # noqa: N801 - stands for an object
+        network = torch.nn.Linear(1, 1)
+
+        @staticmethod
+        def act(obs: torch.Tensor) -> torch.Tensor:
+            return torch.zeros(len(obs), dtype=torch.int64)
+
+
+def played(
+    lengths: list[int], count: int, episodes: int | None, env_steps: int | None = None, stop: Any = None
+) -> Score:
+    seats: Any = Lengths(lengths, count)
+    agent: Any = NoAgent()
+    return _play(seats, agent, count, 0, episodes, env_steps, 0.0, stop or (lambda: None), lambda done, steps: None)
+
+
+def test_the_first_games_to_begin_are_counted_not_the_first_to_end() -> None:
+    """Long and short games in turns: counting the first to end would find the short ones alone."""
+    lengths = [200, 10] * 500
+    one = played(lengths, 1, 40)
+    many = played(lengths, 16, 40)
+    assert sorted(e.score for e in one.games) == sorted(e.score for e in many.games) == [10.0] * 20 + [200.0] * 20
+    assert many.env_steps == one.env_steps == 20 * 210
+
+
+def test_env_steps_count_whole_games_that_began_in_time() -> None:
+    score = played([30] * 100, 1, None, env_steps=100)
+    assert [e.score for e in score.games] == [30.0] * 4
+    assert score.env_steps == 120
+
+
+def test_stopped_early_counts_what_began_before_the_first_unfinished_game() -> None:
+    """Seat 0 plays one long game all the while: the short games that end beside it began later, but for one."""
+    calls = iter([None, "interrupted"])
+    score = played([10**6, 10, *[10] * 1000], 2, 500, stop=lambda: next(calls))
+    assert (score.games, score.stopped) == ([], "interrupted")
+    calls = iter([None, "interrupted"])
+    score = played([10, 10**6, *[10] * 1000], 2, 500, stop=lambda: next(calls))
+    assert len(score.games) == 1
+
+
+def test_no_finished_game_is_no_score() -> None:
+    score = played([10**6] * 10, 2, 5, stop=lambda: "max-minutes")
+    assert (score.games, score.stopped) == ([], "max-minutes")
+    said = score.as_dict("pong")
+    assert (said["games"], said["mean"], said["human_normalised"]) == (0, None, None)
+
+
+def test_scores_by_hand() -> None:
+    score = Score([EpisodeEnd(s, 100, s > 2) for s in (1.0, 2.0, 6.0)], 75, 1.0, None)
+    said = score.as_dict("pong")
+    assert (said["mean"], said["median"], said["truncated"]) == (3.0, 2.0, 1)
+    assert said["standard_error"] == pytest.approx(np.std([1, 2, 6], ddof=1) / np.sqrt(3))
+    assert said["human_normalised"] == pytest.approx(23.7 / 35.3)
+
+
+@pytest.mark.parametrize("name", ["09", "01", "catch0"])
+def test_one_game_at_once_and_many_agree(runs: TrainedRuns, name: str) -> None:
+    """Under random play, so that there is something to average; games are cut at 240 frames."""
+    agent = load_agent(runs[name], CPU)
+    few, many = 6, 32
+    one = evaluate(agent, "training", 1, 0, few, epsilon=1.0).as_dict("")
+    together = evaluate(agent, "training", 32, 1, many, epsilon=1.0).as_dict("")
+    assert (one["games"], together["games"]) == (few, many)
+    error = float(np.hypot(one["standard_error"], together["standard_error"]))
+    assert abs(one["mean"] - together["mean"]) <= 4 * error + 1e-9
+    assert one["env_steps"] / few == pytest.approx(together["env_steps"] / many, rel=0.3)
+
+
+@pytest.mark.parametrize("script", ["01_baseline", "09_cuda_graph"])
+def test_whole_games_and_raw_scores_are_counted(tmp_path: Path, script: str) -> None:
+    """Counter's games have three lives and 37 frames, and rewards far above 1, however the run was trained."""
+    words = ("--game", "tests.helpers.toys:Counter", "--replay-size", "1000", *BRIEF)
+    agent = load_agent(train(script, tmp_path, *words), CPU)
+    games = evaluate(agent, "training", 2, 0, 6).games
+    assert len(games) == 6
+    assert all(game.frames == 37 and game.score > 37 * 10 for game in games)
+
+
+def test_an_agent_that_acts_with_its_target_is_loaded_whole(tmp_path: Path) -> None:
+    words = ("--act-with", "target", "--target-average", "0.5")
+    words += ("--network", "narrow", "--frame-size", "42", "--num-envs", "4")
+    run = train("10_rainbow", tmp_path, *BRIEF, *words, "--report-env-steps", "50")
+    agent = load_agent(run, CPU)
+    kept = safetensors.torch.load_file(run / "weights.safetensors")
+    for network in (agent.learner.network, agent.learner.target):
+        assert all(torch.equal(kept[name], tensor) for name, tensor in network.state_dict().items())
+    assert agent.learner.actor is agent.learner.target
+
+
+def test_each_protocol_and_what_does_not_fit(runs: TrainedRuns) -> None:
+    agent = load_agent(runs["09"], CPU)
+    for name in ("training", "nature"):
+        assert len(evaluate(agent, name, 2, 0, 2, epsilon=1.0).games) == 2
+    with pytest.raises(UserError, match="has 18 actions, but this agent was trained with 6"):
+        evaluate(agent, "machado", 2, 0, 2)
+    with pytest.raises(UserError, match="no protocol called 'moon'"):
+        evaluate(agent, "moon", 2, 0, 2)
+
+
+def test_an_agent_knows_the_wrappers_of_its_run(runs: TrainedRuns) -> None:
+    agent = load_agent(runs["09"], CPU)
+    assert isinstance(agent, Agent)
+    assert agent.wrappers is None
+    assert load_agent(runs["01"], CPU).wrappers == "classic"
+    assert only_run(runs["01"].parent) == runs["01"]
