@@ -1,0 +1,347 @@
+"""Writes the tables of README.md and docs from the data in bench/results.
+
+    python bench/tables.py            rewrites what stands between `<!-- table: NAME -->` and `<!-- end -->`
+    python bench/tables.py --check    writes nothing; names the stale tables, and exits with 1 if there are any
+
+After a new measurement, change the name of its data in NEWEST.
+"""
+
+import dataclasses
+import json
+import os
+import re
+import statistics
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import tyro
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class Setting(NamedTuple):
+    """A way to train Pong on one kind of machine: folders of runs, one a seed."""
+
+    command: str
+    prefix: str
+    seeds: tuple[int, ...]
+
+    @property
+    def runs(self) -> list[str]:
+        return [f"{self.prefix}{seed}" for seed in self.seeds]
+
+
+class Sources(NamedTuple):
+    """Which data feed which table: names in bench/results."""
+
+    ladder: str  # of bench/fps.py, without the ending; its picture stands beside it
+    ladder_before: str  # the same on an older processor
+    steps: str  # of bench/fps.py --sweep
+    parts: str
+    pong: tuple[Setting, ...]
+    variants: str  # a folder with a run's folder for each of VARIANTS
+
+
+NEWEST = Sources(
+    ladder="20261122-200510-fps-cpu",
+    ladder_before="20261122-054313-fps-cpu",
+    steps="20261121-123913-sweep-cpu",
+    parts="20261122-201750-sweep-cpu",
+    pong=(
+        Setting("11", "pong-11-4samples-seed", (0, 1, 2, 3)),
+        Setting("11 --precision fp32", "pong-11-4samples-fp32-seed", (0,)),
+        Setting("11 --small", "pong-11-small-4samples-seed", (0, 1, 3)),
+        Setting("11 --small", "pong-11-small-4samples-seed", (2, 4, 5)),
+        Setting("09 --game pong-fast", "pong-fast-cpu-seed", (0, 1)),
+    ),
+    variants="variants-pong-4samples",
+)
+
+VARIANTS = ("dqn", "one-step", "double", "noisy", "prioritized", "dueling", "distributional", "rainbow")
+VARIANT_NAMES = {"dqn": "dqn (= n-step)", "one-step": "dqn, 1 step"}
+IDEAS = {  # and env steps/s of 2017 on a GTX 1080Ti
+    "01_baseline": ("play 1 step, train on 32", "154"),
+    "02_play_steps": ("play 4 steps, train on 128", "227"),
+    "03_parallel": ("play and train in two processes", "395"),
+    "04_cuda_async": ("host-to-device copies that do not wait", "406"),
+    "05_opencv_wrappers": ("faster wrappers", "484"),
+    "06_vector_env": ("many games at once", ""),
+    "07_device_replay": ("the replay on the training device, each frame once", ""),
+    "08_overlap": ("the emulators play while the update runs", ""),
+    "09_cuda_graph": ("a whole update in one launch; on a CPU its fastest plain form", ""),
+}
+STEPS_2017 = {"1": 154, "2": 200, "3": 212, "4": 227, "5": 228, "6": 232}
+CEILINGS = {
+    "--wrappers classic": ("one game, classic wrappers", "01 to 04", "env steps/s"),
+    "--wrappers opencv": ("one game, OpenCV", "05", "env steps/s"),
+    "--wrappers vector": ("eight games in C++ threads", "06 to 09", "env steps/s"),
+    "--form plain --batch-size 32": ("plain update, batch 32", "01", "samples/s"),
+    "--form plain --batch-size 128": ("plain update, batch 128", "02 to 08", "samples/s"),
+    "--form fast --batch-size 128": ("fastest update, batch 128", "09", "samples/s"),
+}
+
+
+class DataError(Exception):
+    """Data or markers that no table can be made from: one sentence, exit code 2."""
+
+
+class Page(NamedTuple):
+    """A page of a checkout: reads the data, and links to them as seen from the page."""
+
+    root: Path
+    name: str  # README.md or docs/...
+
+    def link(self, words: str, target: str) -> str:
+        return f"[{words}]({os.path.relpath(target, Path(self.name).parent).replace(os.sep, '/')})"
+
+    def data(self, words: str, name: str) -> str:
+        return self.link(words, f"bench/results/{name}")
+
+    def read(self, name: str) -> list[dict[str, Any]]:
+        """Return what a .json (one) or .jsonl file in bench/results says; DataError if it is missing or damaged."""
+        try:
+            text = (self.root / "bench" / "results" / name).read_text(encoding="utf-8")
+            return [json.loads(part) for part in (text.splitlines() if name.endswith(".jsonl") else [text])]
+        except OSError as error:
+            raise DataError(f"bench/results/{name} cannot be read: {error.strerror}.") from error
+        except ValueError as error:
+            raise DataError(f"bench/results/{name} is damaged: {error}.") from error
+
+
+class Timing(NamedTuple):
+    """A file of bench/fps.py."""
+
+    stamp: dict[str, Any]
+    rows: dict[str, dict[str, Any]]
+    ceilings: dict[str, list[float]]  # by the words that asked for them
+
+
+def timing_of(page: Page, name: str) -> Timing:
+    timing = Timing({}, {}, {})
+    for line in page.read(f"{name}.jsonl"):
+        if line["kind"] == "environment":
+            timing.stamp.update(line)
+        elif line["kind"] == "row":
+            timing.rows[line["row"]] = line
+        elif line["kind"] == "ceiling" and "words" in line:
+            unit = "env_steps_per_s" if line["what"] == "env" else "samples_per_s"
+            timing.ceilings.setdefault(" ".join(line["words"]), []).append(line[unit])
+    return timing
+
+
+class Run(NamedTuple):
+    """The folder of a run that has ended."""
+
+    name: str
+    summary: dict[str, Any]
+    stamp: dict[str, Any]
+    network: str
+    minutes: float
+
+
+def run_of(page: Page, name: str) -> Run:
+    summary, stamp, config = (page.read(f"{name}/{file}.json")[0] for file in ("summary", "environment", "config"))
+    return Run(name, summary, stamp, network_of(config), summary["elapsed"] / 60)
+
+
+def network_of(config: dict[str, Any]) -> str:
+    """Return the network's name, from a flat config.json or one in groups; Nature's before there was an option."""
+    return str(config.get("network", config.get("agent", {}).get("network", "nature")))
+
+
+def passed(scores: Sequence[float], level: float, games: int = 30) -> int | None:
+    """Return the index of the first game at whose end the mean of the last `games` is above `level`."""
+    ends = range(games - 1, len(scores))
+    return next((end for end in ends if statistics.fmean(scores[end - games + 1 : end + 1]) > level), None)
+
+
+def processor(stamp: dict[str, Any]) -> str:
+    """Return the processor by the name of its design, where that is known."""
+    cpu = re.fullmatch(r"(.*) family (\d+) model (\d+) (\[.*\])", stamp["cpu"])
+    if cpu is None:
+        return str(stamp["cpu"])
+    name, family, model, flags = cpu[1], int(cpu[2]), int(cpu[3]), cpu[4]
+    zen = {25: "Zen 4" if model >= 16 else "Zen 3", 26: "Zen 5"} if "EPYC" in name else {}
+    said = zen.get(family, f"family {family} model {model}")
+    return f"{name} ({said}, {'bf16' if 'bf16' in flags else 'no bf16'})"
+
+
+def machine(stamp: dict[str, Any]) -> str:
+    cores = f"{stamp['cores']} core{'s' if stamp['cores'] > 1 else ''} of {processor(stamp)}"
+    return f"{cores}, {stamp['gpu'] or 'no GPU'}"
+
+
+def software(stamps: Sequence[dict[str, Any]], commits: bool = True) -> str:
+    """Return dates, versions of torch and, if asked for, commits."""
+    days = sorted(stamp["time"][:10] for stamp in stamps)
+    versions = sorted({stamp["packages"]["torch"] for stamp in stamps})
+    said = f"{' to '.join(dict.fromkeys((days[0], days[-1])))}, torch {', '.join(versions)}"
+    return f"{said}, commit {', '.join(sorted({str(stamp['commit']) for stamp in stamps}))}" if commits else said
+
+
+def timed(page: Page, name: str, timing: Timing) -> str:
+    stamp = timing.stamp
+    turns = f"median (range) of {stamp['options']['repeats']} turns"
+    return f"Measured on {machine(stamp)}; {turns}; {software([stamp])}; {page.data('data', f'{name}.jsonl')}."
+
+
+def spread(values: Sequence[float], digits: int = 1) -> str:
+    low, middle, high = (f"{value:,.{digits}f}" for value in (min(values), statistics.median(values), max(values)))
+    return f"{middle} ({low}-{high})"
+
+
+def grid(heads: Sequence[str], rows: Sequence[Sequence[str]], note: str) -> str:
+    table = "\n".join(f"| {' | '.join(cells)} |" for cells in (heads, ["---"] * len(heads), *rows))
+    return f"{table}\n\n{note}"
+
+
+def ladder(page: Page, sources: Sources) -> str:
+    new, old = timing_of(page, sources.ladder), timing_of(page, sources.ladder_before)
+    heads = ["script", "the idea", "env steps/s", "gain over 01", "share of the update alone"]
+    heads += [f"gain on {processor(old.stamp)}", "2017, GTX 1080Ti"]
+    rows: list[list[str]] = []
+    for script, (idea, in_2017) in IDEAS.items():
+        row, before = new.rows[script], old.rows[script]
+        cells = [page.link(script, f"experiments/{script}.py"), idea, spread(row["env_steps_per_s_all"])]
+        cells += [f"{row['gain_over_first']:.2f}", f"{row['share_of_update_only']:.0%}"]
+        rows.append([*cells, f"{before['gain_over_first']:.2f}", in_2017])
+    first = f"There 01 made {spread(old.rows['01_baseline']['env_steps_per_s_all'])} env steps/s."
+    note = f"{timed(page, sources.ladder, new)}\n{timed(page, sources.ladder_before, old)} {first}"
+    return f"{grid(heads, rows, note)}\n\n!{page.data('env steps/s of all scripts', f'{sources.ladder}.png')}"
+
+
+def ceilings(page: Page, sources: Sources) -> str:
+    timing = timing_of(page, sources.ladder)
+    rows = [[what, of, spread(timing.ceilings[asked], 0), unit] for asked, (what, of, unit) in CEILINGS.items()]
+    return grid(("alone", "of", "speed", "unit"), rows, timed(page, sources.ladder, timing))
+
+
+def steps(page: Page, sources: Sources) -> str:
+    timing = timing_of(page, sources.steps)
+    speeds = {label.split("=")[1]: spread(row["env_steps_per_s_all"]) for label, row in timing.rows.items()}
+    rows = [["env steps/s", *speeds.values()], ["2017, GTX 1080Ti", *(str(STEPS_2017.get(n, "")) for n in speeds)]]
+    return grid(("N", *speeds), rows, timed(page, sources.steps, timing))
+
+
+def parts(page: Page, sources: Sources) -> str:
+    timing = timing_of(page, sources.parts)
+    alone = {words.split("--variant ")[-1]: values for words, values in timing.ceilings.items()}
+    rows: list[list[str]] = []
+    for label, row in timing.rows.items():
+        variant, gain = label.split("=")[1], f"{row['gain_over_first']:.2f}"
+        rows.append([variant, spread(row["env_steps_per_s_all"], 0), gain, spread(alone[variant], 0)])
+    heads = ("variant", "env steps/s", "x dqn", "the update alone, samples/s")
+    return grid(heads, rows, timed(page, sources.parts, timing))
+
+
+def pong(page: Page, sources: Sources) -> str:
+    heads = ("script", "network", "machine", "minutes, median", "every seed", "env steps, median")
+    rows: list[list[str]] = []
+    stamps: list[dict[str, Any]] = []
+    for setting in sources.pong:
+        runs = [run_of(page, name) for name in setting.runs]
+        stamps += [run.stamp for run in runs]
+        if not all(run.summary["solved"] for run in runs):
+            raise DataError(f"A run of bench/results/{setting.prefix}* did not solve Pong: it has no time for a table.")
+        minutes = f"**{statistics.median(run.minutes for run in runs):.1f}**"
+        env_steps = f"{statistics.median(run.summary['env_steps'] for run in runs):,.0f}"
+        seeds = ", ".join(page.data(f"{run.minutes:.1f}", run.name) for run in runs)
+        where = " / ".join(sorted({machine(run.stamp) for run in runs}))
+        network = " / ".join(sorted({run.network for run in runs}))
+        rows.append([f"`{setting.command}`", network, where, minutes, seeds, env_steps])
+    return grid(heads, rows, f"Each time links its data ({page.link('all runs', 'docs/pong.md')}); {software(stamps)}.")
+
+
+def pong_runs(page: Page, sources: Sources) -> str:
+    heads = ("run", "seed", "minutes", "env steps", "samples", "network", "machine", "threads", "commit")
+    runs = [run_of(page, name) for setting in sources.pong for name in setting.runs]
+    rows: list[list[str]] = []
+    for run in runs:
+        counts = [f"{run.minutes:.1f}", f"{run.summary['env_steps']:,}", f"{run.summary['samples']:,}"]
+        place = [run.network, machine(run.stamp), str(run.stamp["threads"]), str(run.stamp["commit"])]
+        rows.append([page.data(run.name, run.name), str(run.summary["seed"]), *counts, *place])
+    return grid(heads, rows, f"Each name links its data; {software([run.stamp for run in runs], commits=False)}.")
+
+
+def variants(page: Page, sources: Sources) -> str:
+    heads = ("variant", "past 0", "past 10", "past 15", "last 30", "solved at", "env steps/s")
+    rows: list[list[str]] = []
+    stamps: list[dict[str, Any]] = []
+    for name in VARIANTS:
+        folder = f"{sources.variants}/{name}"
+        run, games = run_of(page, folder), page.read(f"{folder}/episodes.jsonl")
+        stamps.append(run.stamp)
+        scores = [game["score"] for game in games]
+        ends = [passed(scores, level) for level in (0, 10, 15)]
+        past = ["-" if end is None else f"{games[end]['env_steps'] / 1000:.0f}k" for end in ends]
+        solved = f"{run.summary['env_steps']:,}" if run.summary["solved"] else "-"
+        last = [f"{statistics.fmean(scores[-30:]):.1f}", solved, f"{run.summary['median_env_steps_per_s']:.0f}"]
+        rows.append([page.data(VARIANT_NAMES.get(name, name), folder), *past, *last])
+    where = " / ".join(sorted({machine(stamp) for stamp in stamps}))
+    return grid(heads, rows, f"Measured on {where}, one run a variant; {software(stamps)}; each name links its data.")
+
+
+TABLES = {make.__name__.replace("_", "-"): make for make in (ladder, ceilings, steps, parts, pong, pong_runs, variants)}
+BEGIN = "<!-- table: "
+MARKED = re.compile(rf"{BEGIN}(?P<name>\S*) -->\n(?P<body>(?:(?!{BEGIN}).)*?)<!-- end -->", re.DOTALL)
+
+
+def rewritten(text: str, page: Page, sources: Sources = NEWEST) -> tuple[str, list[str]]:
+    """Return the text of a page with its tables made anew, and the names of those that were stale.
+
+    Raises:
+        DataError: data are missing or say too little, or a marker is not closed or names no table.
+    """
+    stale: list[str] = []
+
+    def renewed(found: re.Match[str]) -> str:
+        name = found["name"]
+        if name not in TABLES:
+            raise DataError(f"{page.name} asks for the table {name}; there are {', '.join(TABLES)}.")
+        try:
+            body = f"{TABLES[name](page, sources)}\n"
+        except KeyError as error:
+            raise DataError(f"The data of the table {name} lack {error}.") from error
+        if body != found["body"]:
+            stale.append(name)
+        return f"{BEGIN}{name} -->\n{body}<!-- end -->"
+
+    if text.count(BEGIN) != len(MARKED.findall(text)):
+        raise DataError(f"{page.name} has a table that is not closed by <!-- end -->.")
+    return MARKED.sub(renewed, text), stale
+
+
+def pages(root: Path = ROOT) -> list[Page]:
+    names = ["README.md", *sorted(f"docs/{path.name}" for path in (root / "docs").glob("*.md"))]
+    return [Page(root, name) for name in names]
+
+
+@dataclasses.dataclass(frozen=True)
+class TableOptions:
+    check: bool = False
+    """Write nothing; name the tables that are not what the data say."""
+
+
+def main(words: Sequence[str] | None = None, root: Path = ROOT) -> int:
+    options = tyro.cli(TableOptions, args=words, description=__doc__, config=(tyro.conf.FlagCreatePairsOff,))
+    found = False
+    try:
+        for page in pages(root):
+            path = root / page.name
+            text, stale = rewritten(path.read_text(encoding="utf-8"), page)
+            for name in stale:
+                said = "is not what bench/results says; run python bench/tables.py" if options.check else "is new"
+                print(f"{page.name}: the table {name} {said}.")
+            if stale and not options.check:
+                path.write_text(text, encoding="utf-8")
+            found = found or bool(stale)
+    except DataError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 1 if options.check and found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
