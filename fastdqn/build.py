@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from fastdqn.algorithms.diagnostics import Diagnostics
@@ -94,12 +95,7 @@ def many_games(
     learner = build_learner(seeds, dqn, envs.obs_shape, envs.num_actions, device)
     replay = build_list_replay(seeds, dqn)
     stacks = GameStacks(envs.num_envs, envs.obs_shape[1:], game.frame_stack, dqn.n_step, dqn.gamma)
-    policy = VectorEpsilonGreedy(
-        lambda: actions_for(learner.act, torch.from_numpy(stacks.obs()).to(device)),
-        envs.num_envs,
-        envs.num_actions,
-        np.random.default_rng(seeds.policy),
-    )
+    policy = build_policy(lambda: actions_for(learner.act, torch.from_numpy(stacks.obs()).to(device)), envs, seeds)
     notes = (note, describe_replay(dqn.replay_size))
     return ManyGames(device, envs, learner, replay, stacks, policy, notes)
 
@@ -125,12 +121,7 @@ def games_on_device(
     form = PLAIN if update is None else fastest_form(update, device)
     learner = build_learner(seeds, dqn, envs.obs_shape, envs.num_actions, device, form, update, agent, parts)
     replay = build_device_replay(seeds, dqn, envs, device, parts, channels_last=update is not None)
-    policy = VectorEpsilonGreedy(
-        lambda: actions_for(learner.act, replay.stacks()),
-        envs.num_envs,
-        envs.num_actions,
-        np.random.default_rng(seeds.policy),
-    )
+    policy = build_policy(lambda: actions_for(learner.act, replay.stacks()), envs, seeds)
     reported = agent or AgentOptions()
     notes = [note, describe_frame_replay(dqn.replay_size, device, vector.frame_size**2)]
     if agent is not None and parts is not None:
@@ -239,6 +230,11 @@ def build_player(env: PlayEnv, seed: int, dqn: DQNOptions, network: nn.Module, e
     device = next(network.parameters()).device
     policy = EpsilonGreedy(network, spaces_of(env)[1], device, np.random.default_rng(seeds.policy))
     return Player(env, policy, NStep(dqn.n_step, dqn.gamma), as_int(seeds.env))
+
+
+def build_policy(greedy: Callable[[], NDArray[np.int64]], envs: VectorEnv, seeds: Seeds) -> VectorEpsilonGreedy:
+    """Return the epsilon-greedy policy for all games; `greedy` yields the actions (N,) of largest value."""
+    return VectorEpsilonGreedy(greedy, envs.num_envs, envs.num_actions, np.random.default_rng(seeds.policy))
 
 
 def check_games(count: int, run: RunOptions, dqn: DQNOptions, pace: PaceOptions) -> None:

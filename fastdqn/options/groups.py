@@ -79,8 +79,7 @@ def groups_of(options: Any) -> Groups:
 
 def defaults_of(kind: type[OptionsT]) -> OptionsT:
     """Return the options that a script composes, each group with its own defaults."""
-    types = get_type_hints(kind)
-    return kind(**{field.name: types[field.name]() for field in dataclasses.fields(cast(Any, kind))})
+    return kind(**{name: group() for name, group in _kinds(kind).items()})
 
 
 def check(options: Any) -> None:
