@@ -25,7 +25,7 @@ class Options:
     dqn: DQNOptions
 
 
-def train(options: Options) -> None:
+def train(options: Options) -> Run:
     dqn = options.dqn
     device, learner, replay, player, notes = build.one_game(options.run, options.game, dqn, "classic")
 
@@ -45,6 +45,7 @@ def train(options: Options) -> None:
             run.updated(learner.update(batch).scalars, dqn.batch_size)
             if target_sync_due(run.env_steps, dqn.target_sync):
                 learner.sync_target()
+    return run
 
 
 if __name__ == "__main__":

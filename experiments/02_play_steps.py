@@ -29,7 +29,7 @@ class Options:
     pace: PaceOptions
 
 
-def train(options: Options) -> None:
+def train(options: Options) -> Run:
     dqn, steps = options.dqn, options.pace.steps
     device, learner, replay, player, notes = build.one_game(options.run, options.game, dqn, "classic")
     batch_size = dqn.batch_size * steps
@@ -50,6 +50,7 @@ def train(options: Options) -> None:
             run.updated(learner.update(batch).scalars, batch_size)
             if target_sync_due(run.env_steps, dqn.target_sync, steps):
                 learner.sync_target()
+    return run
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ class Options:
     player: PlayerOptions
 
 
-def train(options: Options) -> None:
+def train(options: Options) -> Run:
     dqn, steps = options.dqn, options.pace.steps
     device, learner, replay, weights, plan, obs_shape, notes = build.player_elsewhere(
         options.run, options.game, dqn, options.pace, options.player, "opencv"
@@ -55,6 +55,7 @@ def train(options: Options) -> None:
                 weights.publish()
                 if target_sync_due(run.env_steps, dqn.target_sync, steps):
                     learner.sync_target()
+    return run
 
 
 if __name__ == "__main__":

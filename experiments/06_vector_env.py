@@ -31,7 +31,7 @@ class Options:
     vector: VectorOptions
 
 
-def train(options: Options) -> None:
+def train(options: Options) -> Run:
     dqn, steps = options.dqn, options.pace.steps
     device, games, learner, replay, stacks, policy, notes = build.many_games(
         options.run, options.game, dqn, options.pace, options.vector
@@ -64,6 +64,7 @@ def train(options: Options) -> None:
                     run.updated(learner.update(batch).scalars, batch_size)
                 if target_sync_due(env_step, dqn.target_sync, steps):
                     learner.sync_target()
+    return run
 
 
 if __name__ == "__main__":

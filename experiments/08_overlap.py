@@ -30,7 +30,7 @@ class Options:
     vector: VectorOptions
 
 
-def train(options: Options) -> None:
+def train(options: Options) -> Run:
     dqn, steps = options.dqn, options.pace.steps
     device, games, learner, replay, policy, _, _, notes = build.games_on_device(
         options.run, options.game, dqn, options.pace, options.vector
@@ -63,6 +63,7 @@ def train(options: Options) -> None:
             with run.timed("replay"):
                 replay.add(actions, step)
             run.played_vector(step, policy_lag=run.updates - updates, epsilon=epsilon[-1])
+    return run
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ class Options:
     update: UpdateOptions
 
 
-def train(options: Options) -> None:
+def train(options: Options) -> Run:
     dqn, steps = options.dqn, options.pace.steps
     prepare_memory()
     device, games, learner, replay, policy, schedule, _, notes = build.games_on_device(
@@ -76,6 +76,7 @@ def train(options: Options) -> None:
             with run.timed("replay"):
                 replay.add(actions, step)
             run.played_vector(step, policy_lag=run.updates - updates, epsilon=epsilon[-1])
+    return run
 
 
 if __name__ == "__main__":

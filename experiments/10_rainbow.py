@@ -48,7 +48,7 @@ class Options:
     series: SeriesOptions
 
 
-def train(options: Options) -> int:
+def train(options: Options) -> Run | int:
     series, seed = options.series, options.run.seed
     if series.variant == "all" or series.seeds > 1:
         seeds = range(seed, seed + series.seeds)
@@ -107,7 +107,7 @@ def train(options: Options) -> int:
                 with run.timed("reports"):
                     run.report(*diagnostics.report())
 
-    return 0
+    return run
 
 
 if __name__ == "__main__":

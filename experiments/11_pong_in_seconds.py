@@ -3,7 +3,8 @@
 The idea: the clock runs from the start of the process to the moment when the mean of the last 100 games is above 18. A
 hundred good games take many env steps, in which an agent that learns on does not get better, but is now good, now less
 so. So one that has won enough of its points is frozen for a trial: it plays, at a multiple of the speed, and learns
-nothing until a test of its points says that it loses too many.
+nothing until a test of its points says that it loses too many. Meanwhile nothing else goes on: its games do not enter
+the replay, and the schedules of epsilon, step size and beta stand still.
 
 The rest is settings (fastdqn/options/presets.py). What it trains on are the newest 50,000 env steps alone, drawn by
 priority, four samples for each env step (on a GPU, where they are cheap, 16), with centered frames, 5-step returns and
@@ -49,7 +50,7 @@ class Options:
     freeze: FreezeOptions
 
 
-def train(options: Options) -> None:
+def train(options: Options) -> Run:
     dqn, steps, freeze = options.dqn, options.pace.steps, options.freeze
     prepare_memory()
     device, games, learner, replay, policy, schedule, diagnostics, notes = build.games_on_device(
@@ -57,6 +58,7 @@ def train(options: Options) -> None:
     )
     batch_size = dqn.batch_size * steps
     trainer = SeveralGradients(learner, options.agent.gradient_threads)
+    recorder = build.build_recorder(replay, games, dqn)
     trial = FreezeTrial(freeze.freeze_share, freeze.freeze_slack)
 
     def eager(count: int) -> list[Metrics]:
@@ -67,29 +69,31 @@ def train(options: Options) -> None:
         return made
 
     update: Callable[[int], list[Metrics]] = eager
-    policy.greedy = lambda: actions_for(trainer.act, replay.stacks())
+    policy.greedy = lambda: actions_for(trainer.act, recorder.stacks())
     if graphs_on(device):
         update = Graphed(eager, replay.generator, learner.noise)
-        policy.greedy = GraphedActions(lambda: trainer.act(replay.stacks()), learner.noise)
+        policy.greedy = GraphedActions(lambda: trainer.act(recorder.stacks()), learner.noise)
 
     with Run(__file__, options, device, "vector", notes, PROGRESS, dqn.replay_initial) as run:
         run.weights.tensors = learner.actor.state_dict()
         run.timed.enable(options.vector.profile)
-        replay.reset(games.reset())
-        run.track(learner=trainer, games=games, replay=replay, policy=policy, diagnostics=diagnostics, trial=trial)
+        recorder.reset(games.reset())
+        run.track(learner=trainer, games=games, replay=recorder, policy=policy, diagnostics=diagnostics, trial=trial)
         trainer.pause_updates(trial.frozen)  # in a run that is resumed
+        recorder.pause(trial.frozen)
 
         while not run.over():
             env_steps, updates = run.env_steps, run.updates
-            epsilon = epsilons_at(env_steps, games.num_envs, dqn)
+            learning = env_steps - trial.env_steps  # env steps in which it was not frozen
+            epsilon = epsilons_at(learning, games.num_envs, dqn)
             all_due: Sequence[int] = run.due(steps, dqn.replay_initial)
-            if trial.frozen:  # it plays with less chance, and neither weights nor target network change
-                epsilon, all_due = np.minimum(epsilon, freeze.freeze_epsilon), ()
+            if trial.frozen:  # it plays as at the end, and neither weights nor target network change
+                epsilon, all_due = np.full(games.num_envs, dqn.epsilon_final), ()
             with run.timed("acting"):
                 actions = policy.act(epsilon)
             games.send(actions)
 
-            schedule(env_steps)
+            schedule(learning)
             if run.updates == 0 and all_due:
                 learner.center_frames(replay.mean_frame())  # nothing without --center-frames
             for due in groups(all_due, trainer.at_once):
@@ -102,14 +106,16 @@ def train(options: Options) -> None:
             with run.timed("emulator"):
                 step = games.recv()
             with run.timed("replay"):
-                replay.add(actions, step)
-            if run.updates and trial.observe(step.reward):  # a trial begins or ends
+                recorder.add(actions, step)
+            if run.updates and trial.observe(step):  # a trial begins or ends
                 trainer.pause_updates(trial.frozen)
+                recorder.pause(trial.frozen)
                 run.report(trial.report())
             run.played_vector(step, policy_lag=run.updates - updates, epsilon=epsilon[-1])
             if run.updates and diagnostics.due(run.env_steps):
                 with run.timed("reports"):
                     run.report(*diagnostics.report())
+    return run
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ class Seeds(NamedTuple):
     replay: np.random.SeedSequence
     noise: np.random.SeedSequence
     reports: np.random.SeedSequence
+    fresh: np.random.SeedSequence
 
 
 def seeds_of(seed: int, again: int = 0) -> Seeds:

@@ -96,6 +96,7 @@ class EpisodeEnd(NamedTuple):
     score: float
     frames: int  # emulator frames
     truncated: bool  # cut off by the frame limit
+    place: int = 0  # of the games played at once, the one that finished
 
 
 class PlayedStep(NamedTuple):

@@ -7,10 +7,8 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from fastdqn.states import NothingUnfinished
+from fastdqn.types import VectorStep
 
 POINTS = 48
 """Points that the learning agent must have played since it was last frozen, which say whether to freeze it now."""
@@ -41,6 +39,7 @@ class FreezeTrial(NothingUnfinished):
         self.frozen = False
         self.trials = 0  # so far
         self.won = self.lost = 0  # by the newest of them
+        self.env_steps = 0  # that frozen agents have played
         self._recent: deque[bool] = deque(maxlen=POINTS)
         self._can_lose = False
         self._least = 2.0 if share is None else share - slack
@@ -51,14 +50,15 @@ class FreezeTrial(NothingUnfinished):
         """Log-likelihood ratio of the newest policy that was frozen."""
         return self.won * self._gain + self.lost * self._loss
 
-    def observe(self, reward: NDArray[np.float32]) -> bool:
-        """Take rewards (N,) of the newest step; from now on `frozen` says whether the agent is.
+    def observe(self, step: VectorStep) -> bool:
+        """Take the newest step; from now on `frozen` says whether the agent is.
 
         Returns:
             whether that has changed.
         """
-        won, lost = int((reward > 0).sum()), int((reward < 0).sum())
+        won, lost = int((step.reward > 0).sum()), int((step.reward < 0).sum())
         before = self.frozen
+        self.env_steps += before * int((~step.reset).sum())
         self._can_lose |= lost > 0
         if self.frozen:
             self.won += won
@@ -74,22 +74,25 @@ class FreezeTrial(NothingUnfinished):
         return self.frozen != before
 
     def report(self) -> dict[str, float]:
-        """Return scalars by their names in TensorBoard: trials so far, whether one goes on now, and the share of points
-        that the newest of them has won.
+        """Return scalars by their names in TensorBoard: trials so far, whether one goes on now, env steps in them,
+        and the share of points that the newest of them has won.
         """
         scalars = {"freeze/trials": float(self.trials), "freeze/frozen": float(self.frozen)}
+        scalars["freeze/env_steps"] = float(self.env_steps)
         points = self.won + self.lost
         return {**scalars, "freeze/points": float(points), "freeze/share": self.won / points} if points else scalars
 
     def state(self) -> dict[str, Any]:
         """Return what is known of the agent's points."""
         counts = {"frozen": self.frozen, "trials": self.trials, "won": self.won, "lost": self.lost}
+        counts["env_steps"] = self.env_steps
         return {**counts, "can_lose": self._can_lose, "recent": [int(won) for won in self._recent]}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Continue from there."""
         self.frozen, self._can_lose = bool(state["frozen"]), bool(state["can_lose"])
         self.trials, self.won, self.lost = int(state["trials"]), int(state["won"]), int(state["lost"])
+        self.env_steps = int(state["env_steps"])
         self._recent = deque((bool(won) for won in state["recent"]), maxlen=POINTS)
 
 

@@ -7,7 +7,7 @@ import inspect
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from fastdqn import process
 from fastdqn.cli.parser import parsed
@@ -19,22 +19,25 @@ from fastdqn.options.parts import VARIANTS
 from fastdqn.options.presets import NO_EPSILON, changed, record_changes, variant_changes, with_preset
 from fastdqn.options.run import RunOptions
 
+if TYPE_CHECKING:
+    from fastdqn.runs.run import Run
+
 OptionsT = TypeVar("OptionsT")
 
 
 def start(
-    train: Callable[[OptionsT], int | None],
+    train: Callable[[OptionsT], Run | int],
     options_type: type[OptionsT],
     description: str | None,
     game: str = "pong",
     device: str | None = None,
 ) -> NoReturn:
-    """Run a script: parse, train, and leave with its exit code.
+    """Run a script: parse, train, play fresh games if that was solved, and leave with its exit code.
 
     0 after a run that ended by itself, 130 after Ctrl-C, 2 for a mistake in the options, 1 for a run that failed.
 
     Args:
-        train: of the script, whose name is its file's; it may return an exit code.
+        train: of the script, whose name is its file's; returns its run, or an exit code if it was none of its own.
         options_type: a dataclass of groups.
         description: what --help begins with.
         game: the default of --game.
@@ -44,15 +47,23 @@ def start(
     try:
         options = parse(options_type, description or "", game=game, device=device, script=script)
         try:
-            code = train(options) or 0
+            trained = train(options)
         except RuntimeError as error:
             if type(error).__name__ != "OutOfMemoryError":
                 raise
             raise RunError(_out_of_memory(options)) from error
+        code = trained if isinstance(trained, int) else _examined(trained)
     except (UserError, RunError) as error:
         print(f"error: {error}", file=sys.stderr)
         code = error.exit_code
     sys.exit(process.exit_code() or code)
+
+
+def _examined(run: Run) -> int:
+    from fastdqn.tools.fresh import play_fresh
+
+    play_fresh(run)
+    return 0
 
 
 def parse(

@@ -55,7 +55,7 @@ class SerialVector(NothingUnfinished):
             else:
                 obs, reward[i], terminated[i], truncated[i] = env.step(int(self._actions[i]))
             frames.append(_newest(obs))
-            episodes += env.pop_finished()
+            episodes += tuple(end._replace(place=i) for end in env.pop_finished())
         self._over = terminated | truncated
         self.newest = np.stack(frames)
         return VectorStep(self.newest, reward, terminated, truncated & ~terminated, reset, episodes)

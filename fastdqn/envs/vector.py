@@ -155,7 +155,7 @@ class AtariVector(NothingUnfinished):
         if reset.any():
             over: list[int] = np.flatnonzero(reset).tolist()
             episodes = tuple(
-                EpisodeEnd(float(self._score[i]), int(self._length[i]), bool(self._truncated[i])) for i in over
+                EpisodeEnd(float(self._score[i]), int(self._length[i]), bool(self._truncated[i]), i) for i in over
             )
             self._score[reset] = 0.0
             self._resets[reset] += 1

@@ -32,7 +32,7 @@ class Plays(Protocol):
 class StopTest(Protocol):
     """Says when a run is over."""
 
-    def add(self, score: float) -> None:
+    def add(self, score: float) -> int:
         """Count a finished game's raw score."""
         ...
 

@@ -89,11 +89,8 @@ class FreezeOptions:
     than about this share. By default none is frozen."""
     freeze_slack: float = 0.15
     """How much less than --freeze-share an agent must have won for a trial, which costs little."""
-    freeze_epsilon: float = 0.01
-    """Probability of a random action while the agent is frozen, if it is not lower anyway."""
 
     def check(self) -> None:
         """Raise UserError for a value out of range."""
         between(self.freeze_share, 0.5, 0.99, "--freeze-share")
         between(self.freeze_slack, 0.0, 1.0, "--freeze-slack")
-        between(self.freeze_epsilon, 0.0, 1.0, "--freeze-epsilon")

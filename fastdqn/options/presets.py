@@ -62,7 +62,7 @@ _PONG_FAST: Changes = {
         "gamma": 0.98,
         "n_step": 5,
         "target_sync": 3_200,
-        "epsilon_final": 0.01,
+        "epsilon_final": 0.02,
         "epsilon_decay": 100_000,
     },
     "pace": {"steps": 16},
@@ -79,7 +79,7 @@ _RECORD: Changes = {
     "dqn": {"replay_size": 50_000},
     "parts": {"prioritized": True},
     "update": {"learning_rate_decay": 400_000},
-    "freeze": {"freeze_share": 0.88, "freeze_slack": 0.23, "freeze_epsilon": 0.001},
+    "freeze": {"freeze_share": 0.88, "freeze_slack": 0.23},
 }
 _RECORDS: dict[str, tuple[Changes, ...]] = {
     "cpu": (_RECORD, {"dqn": {"batch_size": 4}}),

@@ -26,7 +26,11 @@ class RunOptions:
     train_seconds: float | None = beside(None)
     """Stop this many seconds after the first update (what bench/fps.py uses)."""
     stop_score: float | None = beside(18.0)
-    """Solved, and so done, when the mean raw score of the last 100 games is above this."""
+    """Solved, and so done, when the mean raw score of the last 100 games, in the order in which they began, is above
+    this."""
+    fresh_games: int = beside(100)
+    """Games that the final weights play once the run is solved, off the clock, at epsilon 0.02; then 30 by Nature's
+    protocol. 0 for none of both."""
     threads: int | None = beside(None)
     """CPU threads that PyTorch trains with; by default one for each core."""
     runs_dir: Path = beside(Path("runs"))  # noqa: RUF009 - a path does not change
@@ -60,6 +64,7 @@ class RunOptions:
             raise UserError(f"--cuda and --device {self.device} contradict each other; give one of them.")
         at_least(self.seed, 0, "--seed")
         at_least(self.max_env_steps, 1, "--max-env-steps")
+        at_least(self.fresh_games, 0, "--fresh-games")
         above_zero(self.max_minutes, "--max-minutes")
         above_zero(self.train_seconds, "--train-seconds")
         above_zero(self.log_seconds, "--log-seconds")

@@ -8,7 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-WINDOW_EPISODES = 100  # "solved" looks at the mean score of this many finished games
+import numpy as np
+from numpy.typing import NDArray
+
+WINDOW_EPISODES = 100  # "solved" looks at the mean score of this many games
 
 
 @dataclass(frozen=True)
@@ -29,35 +32,73 @@ class Limits:
 
 
 class StopTest:
-    """Keeps the scores of the last 100 finished games and says when and why the run is over."""
+    """Keeps the scores of the last 100 games and says when and why the run is over.
+
+    Games count in the order in which they began: each one once all that began before it are over. Of many games at once
+    the first to end are the short ones, and counting them as they end would count more of these.
+    """
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.episodes = 0
+        """Games that have finished."""
         self._scores: deque[float] = deque(maxlen=WINDOW_EPISODES)
+        self._playing = [0]  # numbers, in the order of beginning, of the games that are being played at once
+        self._begun = 1  # games that have begun
+        self._waiting: dict[int, float] = {}  # scores of games that have finished before an older one, by number
 
     def state(self) -> dict[str, Any]:
-        """Return the scores that count."""
-        return {"episodes": self.episodes, "scores": list(self._scores)}
+        """Return the scores that count, and those that wait for a game that began before them."""
+        waiting = [[number, score] for number, score in self._waiting.items()]
+        counts = {"episodes": self.episodes, "begun": self._begun, "playing": list(self._playing)}
+        return {**counts, "scores": list(self._scores), "waiting": waiting}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Continue from there."""
-        self.episodes = state["episodes"]
+        self.episodes, self._begun = state["episodes"], state["begun"]
+        self._playing = list(state["playing"])
         self._scores = deque(state["scores"], maxlen=WINDOW_EPISODES)
+        self._waiting = {int(number): score for number, score in state["waiting"]}
 
-    def add(self, score: float) -> None:
-        """Count a finished game's raw score."""
+    def discard(self, envs: NDArray[np.bool_] | None) -> None:
+        """Take note that the unfinished games of these places, (N,), are gone, and others have begun there."""
+        if envs is not None:
+            self.play(len(envs))
+            for place in np.flatnonzero(envs).tolist():
+                self._begin(place)
+
+    def play(self, count: int) -> None:
+        """Take note of how many games are played at once; before the first of them ends."""
+        if len(self._playing) != count:
+            self._playing, self._begun = list(range(count)), count
+
+    def add(self, score: float, place: int = 0) -> int:
+        """Count the raw score of the game that finished at `place` of those played at once, where the next one begins.
+
+        Returns:
+            the number of the finished game in the order in which games began, from 1 on.
+        """
         self.episodes += 1
-        self._scores.append(score)
+        number = self._playing[place]
+        self._waiting[number] = score
+        self._begin(place)
+        return number + 1
+
+    def _begin(self, place: int) -> None:
+        self._playing[place] = self._begun
+        self._begun += 1
+        oldest = min(self._playing)
+        for number in sorted(number for number in self._waiting if number < oldest):
+            self._scores.append(self._waiting.pop(number))
 
     @property
     def mean_score(self) -> float | None:
-        """Mean raw score of the last 100 finished games (of fewer while there are fewer; None before the first)."""
+        """Mean raw score of the last 100 games (of fewer while there are fewer; None before the first)."""
         return sum(self._scores) / len(self._scores) if self._scores else None
 
     @property
     def solved(self) -> bool:
-        """Whether 100 games have finished and their mean is above the stop score."""
+        """Whether 100 games count and their mean is above the stop score."""
         mean, bound = self.mean_score, self.limits.stop_score
         return bound is not None and mean is not None and len(self._scores) == WINDOW_EPISODES and mean > bound
 

@@ -11,6 +11,7 @@ from typing import IO, Any, TextIO
 
 from fastdqn import process
 from fastdqn.runs.counters import Counters
+from fastdqn.runs.limits import StopTest
 from fastdqn.runs.tensorboard import Board
 from fastdqn.runs.trackers import Tracker
 from fastdqn.types import EpisodeEnd, Histogram
@@ -35,11 +36,13 @@ class Records:
             self._open(name)
 
     def episode(
-        self, counters: Counters, episode: EpisodeEnd, number: int, mean: float, values: Mapping[str, float]
+        self, counters: Counters, episode: EpisodeEnd, stop: StopTest, began: int, values: Mapping[str, float]
     ) -> None:
-        """Write a finished game, and the mean score of the last 100 of them."""
+        """Write a finished game, its number in the order in which games began, and the mean of the 100 that count."""
+        mean = stop.mean_score  # None while the first of the games played at once have not finished
         line = {
-            "episode": number,
+            "episode": stop.episodes,
+            "began": began,
             "score": episode.score,
             "frames": episode.frames,
             "truncated": episode.truncated,
@@ -50,7 +53,8 @@ class Records:
             "elapsed": round(process.elapsed(), 3),
         }
         self._write("episodes.jsonl", line)
-        self._log({"episode/score": episode.score, "episode/mean_100": mean}, counters.env_steps)
+        means = {} if mean is None else {"episode/mean_100": mean}
+        self._log({"episode/score": episode.score, **means}, counters.env_steps)
 
     def speed(
         self,

@@ -171,7 +171,8 @@ class Run:
             return
         states: dict[str, Any] = self._resumed["parts"]
         with understood(self.folder):
-            lost = resume_parts(parts, states)
+            stop = {"stop": self.stop}
+            lost = resume_parts({**parts, **stop}, {**states, "stop": self._resumed["run"]["stop"]})
         if parts.keys() - states.keys():
             self.counters.discarded_at = self.env_steps
         with saving(self.folder):
@@ -202,16 +203,17 @@ class Run:
             values: the script's own, of the newest env step.
         """
         self._lag = policy_lag
+        self.stop.play(len(step.reset))
         with self.timed("logging"):
             self._played(len(step.reset) - int(step.reset.sum()), step.episodes, values)
 
     def _played(self, env_steps: int, episodes: tuple[EpisodeEnd, ...], values: Mapping[str, float]) -> None:
         self.counters.stepped(env_steps, values)
         for episode in episodes:
-            self.stop.add(episode.score)
+            began = self.stop.add(episode.score, episode.place)
             self.counters.frames += episode.frames
             with saving(self.folder):
-                self._logs.episode(self.counters, episode, self.stop.episodes, self.stop.mean_score or 0.0, values)
+                self._logs.episode(self.counters, episode, self.stop, began, values)
         now = time.perf_counter()
         if now >= self._next_record:
             self._record(now)
@@ -290,7 +292,6 @@ class Run:
         """Have the counters and logs of a checkpoint."""
         with understood(self.folder):
             self.counters.load(state["counters"])
-            self.stop.load(state["stop"])
             process.add_elapsed(state["elapsed"])
         self.begun = self.env_steps
         self.stop.limits = self._limits()

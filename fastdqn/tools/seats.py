@@ -13,7 +13,7 @@ from fastdqn.envs import games
 from fastdqn.envs.build import PlayEnv, Wrappers, build_env
 from fastdqn.envs.vector import AtariVector, distinct_seeds
 from fastdqn.options.game import GameOptions
-from fastdqn.replay.ring import FrameReplay
+from fastdqn.replay.recorder import few_rows
 from fastdqn.types import EpisodeEnd, Frame
 
 
@@ -35,10 +35,7 @@ class VectorSeats:
     def __init__(self, game: GameOptions, side: int, count: int, seed: int, threads: int) -> None:
         seeds = np.random.SeedSequence(seed)
         self._games = AtariVector(games.rom_of(game.name), game, count, seeds, threads, side)
-        rows = game.frame_stack + 4
-        self._frames = FrameReplay(
-            rows * count, count, (side, side), game.frame_stack, 1, 1.0, torch.device("cpu"), seed
-        )
+        self._frames = few_rows(count, self._games.obs_shape, torch.device("cpu"))
 
     def reset(self) -> Tensor:
         self._frames.reset(self._games.reset())

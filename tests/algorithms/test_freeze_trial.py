@@ -6,14 +6,30 @@ import math
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from fastdqn.algorithms.freeze_trial import FreezeTrial, evidence
+from fastdqn.types import VectorStep
 
 
-def points(won: int, lost: int) -> NDArray[np.float32]:
-    """Rewards of a step of many games, some of them without a point."""
-    return np.array([1.0] * won + [-1.0] * lost + [0.0] * 3, np.float32)
+def points(won: int, lost: int) -> VectorStep:
+    """A step of many games; three of them have no point, and one of these was reset."""
+    reward = np.array([1.0] * won + [-1.0] * lost + [0.0] * 3, np.float32)
+    none = np.zeros(len(reward), bool)
+    reset = none.copy()
+    reset[-1] = True
+    return VectorStep(np.zeros((len(reward), 1, 1), np.uint8), reward, none, none, reset, ())
+
+
+def test_env_steps_of_frozen_agents_are_counted() -> None:
+    trial = FreezeTrial(0.9)
+    trial.observe(points(48, 1))
+    assert (trial.frozen, trial.env_steps) == (True, 0)
+    trial.observe(points(2, 0))
+    assert trial.env_steps == 4
+    trial.observe(points(0, 12))
+    assert (trial.frozen, trial.env_steps) == (False, 18)
+    trial.observe(points(2, 0))
+    assert trial.env_steps == 18
 
 
 def test_evidence_by_hand() -> None:
@@ -43,9 +59,10 @@ def test_a_frozen_agent_learns_again_when_it_loses() -> None:
     trial = FreezeTrial(0.9)
     trial.observe(points(48, 1))
     assert (trial.frozen, trial.won, trial.lost) == (True, 0, 0)
-    assert trial.report() == {"freeze/trials": 1.0, "freeze/frozen": 1.0}
+    assert trial.report() == {"freeze/trials": 1.0, "freeze/frozen": 1.0, "freeze/env_steps": 0.0}
     trial.observe(points(0, 2))
-    assert trial.report() == {"freeze/trials": 1.0, "freeze/frozen": 1.0, "freeze/points": 2.0, "freeze/share": 0.0}
+    said = {"freeze/trials": 1.0, "freeze/frozen": 1.0, "freeze/env_steps": 4.0}
+    assert trial.report() == {**said, "freeze/points": 2.0, "freeze/share": 0.0}
     trial.observe(points(0, 1))
     assert not trial.frozen
     trial.observe(points(47, 0))

@@ -19,7 +19,6 @@ LEARNT = 0.7  # mean score of Catch's last 100 games
     [
         "--freeze-share 1",
         "--freeze-share 0.4",
-        "--freeze-epsilon 2",
         "--freeze-slack 1.1",
         "--network nature --frame-size 30",
         "--small --gradient-threads 0",
@@ -34,7 +33,7 @@ def test_bad_values_are_one_sentence(words: str) -> None:
 @pytest.mark.slow
 def test_it_learns_catch_and_is_then_frozen(tmp_path: Path) -> None:
     """From three quarters of all games won on it learns nothing while it wins 0.9 of them, and it stays good."""
-    words = (*RAINBOW_CATCH, "--device", "cpu", "--freeze-share", "0.9", "--freeze-epsilon", "0.003")
+    words = (*RAINBOW_CATCH, "--device", "cpu", "--freeze-share", "0.9", "--epsilon-final", "0.03")
     run = train("11_pong_in_seconds", tmp_path, *words, "--max-env-steps", "3200")
     result, episodes = summary(run), records(run, "episodes.jsonl")
     scores = [episode["score"] for episode in episodes]
@@ -43,7 +42,7 @@ def test_it_learns_catch_and_is_then_frozen(tmp_path: Path) -> None:
     assert 100 < result["updates"] < 0.85 * all_due
     trials = [report for report in records(run, "reports.jsonl") if "freeze/frozen" in report]
     assert (trials[0]["freeze/trials"], trials[0]["freeze/frozen"]) == (1.0, 1.0)
-    assert 0.003 in {episode["epsilon"] for episode in episodes}
+    assert 0.03 in {episode["epsilon"] for episode in episodes}
 
 
 @pytest.mark.cuda

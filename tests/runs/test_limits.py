@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import time
 
+import numpy as np
+import pytest
+
 from fastdqn import process
 from fastdqn.runs.limits import Limits, StopTest
 
@@ -23,6 +26,58 @@ def test_solved_is_the_mean_of_the_last_100_games_above_the_bound() -> None:
     stop.add(19.0)
     assert stop.reason(1) == "solved"
     assert stop.episodes == 151
+
+
+def test_games_count_in_the_order_in_which_they_began() -> None:
+    stop = StopTest(Limits(None, None, None))
+    stop.play(3)
+    assert stop.add(5.0, 1) == 2  # the second to begin is the first to end, and waits for the first
+    assert (stop.episodes, stop.mean_score) == (1, None)
+    assert stop.add(7.0, 1) == 4
+    assert stop.add(1.0, 0) == 1
+    assert (stop.episodes, stop.mean_score) == (3, 3.0)  # 1 and 5; 7 began after the third, which is still played
+    assert stop.add(3.0, 2) == 3
+    assert stop.mean_score == 4.0
+    assert [stop.add(9.0, 0), stop.add(9.0, 0), stop.add(9.0, 0)] == [6, 8, 9]
+    assert stop.mean_score == 4.0  # the fifth is still played at place 1
+    other = StopTest(Limits(None, None, None))
+    other.load(stop.state())
+    for one in (stop, other):
+        assert one.add(0.0, 1) == 5
+        assert one.mean_score == pytest.approx((16.0 + 9.0) / 6)  # the seventh is played at place 2
+
+
+def test_a_game_that_is_gone_is_not_waited_for() -> None:
+    stop = StopTest(Limits(None, None, None))
+    stop.play(2)
+    stop.add(4.0, 1)
+    stop.discard(np.array([True, False]))
+    assert stop.mean_score == 4.0
+    assert stop.add(8.0, 0) == 4  # it began after the third, at place 1
+    assert stop.mean_score == 4.0
+
+
+@pytest.mark.parametrize("games", [1, 16, 128])
+def test_short_games_are_not_favoured(games: int) -> None:
+    """Games of 10 and of 100 env steps, half of each, score their length; counted as they end, the first hundred of 128
+    at once would be short ones."""
+    rng = np.random.default_rng(games)
+    means = {"began": 0.0, "ended": 0.0}
+    for _ in range(50):
+        stop, ended = StopTest(Limits(None, None, None)), list[float]()
+        stop.play(games)
+        length = rng.choice([10, 100], games)
+        left = length.copy()
+        while len(stop.state()["scores"]) < 100:
+            left -= 1
+            for place in np.flatnonzero(left == 0).tolist():
+                stop.add(float(length[place]), place)
+                ended.append(float(length[place]))
+                left[place] = length[place] = rng.choice([10, 100])
+        means["began"] += (stop.mean_score or 0.0) / 50
+        means["ended"] += sum(ended[:100]) / 100 / 50
+    assert means["began"] == pytest.approx(55.0, abs=3.0)
+    assert means["ended"] < 30.0 or games < 128
 
 
 def test_limits() -> None:

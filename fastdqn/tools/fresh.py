@@ -1,0 +1,118 @@
+"""Fresh games after a run was solved: what its final weights score in games that decided nothing.
+
+A run stops at the first moment at which its last 100 games are good enough, so those games flatter it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from fastdqn import process
+from fastdqn.envs import games
+from fastdqn.errors import UserError
+from fastdqn.runs.folder import saving, write_json
+from fastdqn.runs.run import Run
+from fastdqn.seeds import as_int, seeds_of
+from fastdqn.tools.evaluate import Agent, Score, evaluate, load_agent
+
+MOST_AT_ONCE = 32
+ERRORS = 2.0
+"""Standard errors by which the mean of fresh games may be below the stop score of a run that counts as solved."""
+
+
+class Examination(NamedTuple):
+    """Games to play after a run: `name` is where summary.json has them, `protocol` how they are played."""
+
+    name: str
+    protocol: str
+    epsilon: float
+    games: int | None  # None for as many as the run's options say
+
+
+EXAMINATIONS = (Examination("fresh", "training", 0.02, None), Examination("nature", "nature", 0.05, 30))
+
+
+def play_fresh(run: Run) -> None:
+    """Let a run that was solved play fresh games, and write their means into its summary.json.
+
+    These are the games of `EXAMINATIONS`, with seeds of their own; an environment of one's own plays the first kind
+    only. An agent with noisy layers keeps its noise and has no epsilon in the first kind, as while it learnt.
+
+    Raises:
+        RunError: the summary cannot be written.
+    """
+    path = run.folder / "summary.json"
+    if run.reason != "solved" or run.options.fresh_games == 0 or not path.exists():
+        return
+    summary: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    if EXAMINATIONS[0].name in summary:
+        return
+    torch.set_num_threads(process.cores())
+    console = Console(highlight=False)
+    try:
+        agent = load_agent(run.folder, run.device)
+    except UserError as error:  # what is learnt is no agent that can be evaluated
+        console.print(f"no fresh games: {error}", soft_wrap=True)
+        return
+    seed = as_int(seeds_of(run.options.seed).fresh)
+    with process.running():
+        for number, one in enumerate(EXAMINATIONS):
+            if games.is_custom(run.game) and one.protocol != "training":
+                continue
+            count = one.games or run.options.fresh_games
+            noisy = agent.options.parts is not None and agent.options.parts.noisy
+            epsilon = 0.0 if noisy and one.protocol == "training" else one.epsilon
+            score = _played(agent, one, count, epsilon, seed + number, console)
+            if score.stopped:
+                console.print(
+                    f"the fresh games were stopped; fastdqn evaluate {run.folder} --epsilon {epsilon:g} plays them",
+                    soft_wrap=True,
+                )
+                return
+            found = score.as_dict("")
+            kept = ("games", "mean", "median", "standard_error", "scores", "truncated")
+            summary[one.name] = {"epsilon": epsilon, "seed": seed + number, **{name: found[name] for name in kept}}
+            if number == 0:
+                summary["confirmed"] = confirms(score, run.options.stop_score)
+            console.print(_said(one, epsilon, found, summary["confirmed"]), soft_wrap=True)
+    with saving(run.folder):
+        write_json(path, summary)
+
+
+def confirms(score: Score, stop_score: float | None) -> bool:
+    """Tell whether the mean of fresh games is at least the stop score less two standard errors."""
+    found = score.as_dict("")
+    if stop_score is None or found["mean"] is None:
+        return False
+    return found["mean"] >= stop_score - ERRORS * (found["standard_error"] or 0.0)
+
+
+def _played(agent: Agent, one: Examination, count: int, epsilon: float, seed: int, console: Console) -> Score:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(f"{count} fresh games, off the clock", total=count)
+        return evaluate(
+            agent,
+            one.protocol,
+            min(MOST_AT_ONCE, count),
+            seed,
+            episodes=count,
+            epsilon=epsilon,
+            stop=lambda: "interrupted" if process.stop_signal() else None,
+            watch=lambda done, _: progress.update(task, completed=done),
+            threads=process.cores(),
+        )
+
+
+def _said(one: Examination, epsilon: float, found: dict[str, Any], confirmed: bool) -> str:
+    error = found["standard_error"]
+    mean = f"mean {found['mean']:.2f}{'' if error is None else f' (standard error {error:.2f})'}"
+    if one.protocol == "nature":
+        return f"Nature's protocol, {found['games']} games at epsilon {epsilon:g}: {mean}"
+    verdict = "which confirms the run" if confirmed else "which does NOT confirm the run: it counts as no record"
+    return f"{found['games']} fresh games at epsilon {epsilon:g}: {mean}, {verdict}"

@@ -1,0 +1,116 @@
+"""A recorder: the agent sees everything, the replay holds what came outside of pauses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from fastdqn.replay.prioritized import PrioritizedReplay
+from fastdqn.replay.recorder import Recorder, few_rows
+from fastdqn.types import VectorStep
+from tests.helpers.replays import CPU, GAMMA, make_replay
+
+ENVS, SIDE, ROWS = 3, 36, 60
+
+
+def label(time: int, game: int) -> int:
+    """The one value of a frame, never 0."""
+    return 1 + (time * ENVS + game) % 251
+
+
+def frames(time: int) -> np.ndarray:
+    return np.stack([np.full((SIDE, SIDE), label(time, i), np.uint8) for i in range(ENVS)])
+
+
+def step(time: int) -> tuple[np.ndarray, VectorStep]:
+    none = np.zeros(ENVS, bool)
+    reward = np.full(ENVS, time, np.float32)
+    return np.full(ENVS, time % 5), VectorStep(frames(time + 1), reward, none, none, none, ())
+
+
+def make(n_step: int = 3, least: int = ENVS, prioritized: bool = False) -> Recorder:
+    replay = make_replay(ROWS, ENVS, n_step, side=SIDE)
+    shown = few_rows(ENVS, (4, SIDE, SIDE), CPU)
+    recorder = Recorder(PrioritizedReplay(replay) if prioritized else replay, shown, least)
+    recorder.reset(frames(0))
+    return recorder
+
+
+def played(recorder: Recorder, times: range) -> None:
+    for time in times:
+        recorder.add(*step(time))
+        seen = recorder.stacks()[:, :, 0, 0].tolist()
+        assert seen == [[label(t, i) if t >= 0 else 0 for t in range(time - 2, time + 2)] for i in range(ENVS)]
+
+
+def test_without_a_pause_the_replay_holds_what_it_would_without_a_recorder() -> None:
+    plain = make_replay(ROWS, ENVS, 3, side=SIDE)
+    plain.reset(frames(0))
+    for time in range(100):
+        plain.add(*step(time))
+    recorder = make()
+    played(recorder, range(100))
+    for one, other in zip(plain.sample(500), recorder.replay.sample(500), strict=True):
+        assert (one is None and other is None) or torch.equal(one, other)
+
+
+@pytest.mark.parametrize("prioritized", [False, True])
+@pytest.mark.parametrize("n_step", [1, 3])
+def test_nothing_of_a_pause_is_stored_and_no_window_crosses_it(n_step: int, prioritized: bool) -> None:
+    """Times 0 to 19 are stored, 20 to 219 are not, 220 to 239 are."""
+    recorder = make(n_step, prioritized=prioritized)
+    played(recorder, range(20))
+    stored = len(recorder.replay)
+    recorder.pause(True)
+    played(recorder, range(20, 220))
+    assert len(recorder.replay) == stored
+    recorder.pause(False)
+    played(recorder, range(220, 240))
+    batch = recorder.replay.sample(4000)
+    first = {label(time, i): time for time in (*range(20), *range(220, 240)) for i in range(ENVS)}
+    seen: set[int] = set()
+    for obs, action, reward, discount, next_obs in zip(
+        batch.obs[:, :, 0, 0].tolist(),
+        batch.action.tolist(),
+        batch.reward.tolist(),
+        batch.discount.tolist(),
+        batch.next_obs[:, :, 0, 0].tolist(),
+        strict=True,
+    ):
+        assert obs[-1] in first
+        time = first[obs[-1]]
+        game = next(i for i in range(ENVS) if label(time, i) == obs[-1])
+        seen.add(time)
+        begin = 0 if time < 20 else 220
+        assert obs == [label(t, game) if t >= begin else 0 for t in range(time - 3, time + 1)]
+        steps = min(n_step, 20 - time) if time < 20 else n_step
+        assert action == time % 5
+        assert reward == pytest.approx(sum(GAMMA**k * (time + k) for k in range(steps)))
+        assert discount == pytest.approx(GAMMA**steps)  # bootstraps from the last observation before the pause
+        assert next_obs[-1] == label(time + steps, game)
+    assert seen == {*range(20), *range(220, 241 - n_step)}
+
+
+def test_a_pause_waits_until_enough_is_stored() -> None:
+    recorder = make(least=10 * ENVS)
+    recorder.pause(True)
+    played(recorder, range(30))
+    assert len(recorder.replay) == 10 * ENVS
+
+
+def test_it_continues_in_the_middle_of_a_pause() -> None:
+    whole, first, second = make(), make(), make()
+    for recorder in (whole, first):
+        played(recorder, range(20))
+        recorder.pause(True)
+        played(recorder, range(20, 50))
+    state = first.state()
+    pieces = state["replay"]["frames"].fetch(), state["shown"]["frames"].fetch()
+    state["replay"]["frames"], state["shown"]["frames"] = pieces
+    second.load(state)
+    for recorder in (whole, second):
+        recorder.pause(False)
+        played(recorder, range(50, 60))
+    for one, other in zip(whole.replay.sample(500), second.replay.sample(500), strict=True):
+        assert (one is None and other is None) or torch.equal(one, other)
