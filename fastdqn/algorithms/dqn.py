@@ -14,6 +14,7 @@ from fastdqn.algorithms.descent import Local, build_adam, load_optimizer, set_le
 from fastdqn.algorithms.losses import weighted_mean
 from fastdqn.algorithms.objectives import Objective, ValueObjective
 from fastdqn.foreach import copy_all, lerp_all
+from fastdqn.networks.lowered import Lowered
 from fastdqn.networks.noisy import draw_noise, noisy_layers
 from fastdqn.networks.torso import share_weights, torsos, use_channels_last
 from fastdqn.seam import Descent, Group
@@ -95,16 +96,24 @@ class DQNLearner(NothingUnfinished):
         self._settings = settings
         self._online = [parameter.detach() for parameter in self.network.parameters()]
         self._copies = [parameter.detach() for parameter in self.target.parameters()]
+        lowered = [
+            Lowered(build_network().to(self.device), full) if form.bf16 else None for full in (network, self.target)
+        ]
+        self._lowered, self._lowered_target = lowered
         self._copy_target()
-        self.actor = self.network if settings.act_with == "online" else self.target
+        online, target = (
+            one.network if one else full for one, full in zip(lowered, (network, self.target), strict=True)
+        )
+        self.computing, self._target = online, target
+        """What computes in place of `network` and `target`: the very same weights, lowered where the form says so."""
+        acts = settings.act_with == "online"
+        self.actor, self._actor = (self.network, online) if acts else (self.target, target)
         self.noise = noise or torch.Generator(self.device)
-        self._noisy = tuple(noisy_layers(self.network).values())
-        self._noisy_target = tuple(noisy_layers(self.target).values())
-        self._noisy_actor = tuple(noisy_layers(self.actor).values())
-        self._selector = network if settings.double else None
-        self._shared = (
-            next(iter(torsos(network)), None) if settings.double else None
-        )  # target and selector get the same
+        self._noisy = tuple(noisy_layers(online).values())
+        self._noisy_target = tuple(noisy_layers(target).values())
+        self._noisy_actor = tuple(noisy_layers(self._actor).values())
+        self._selector = online if settings.double else None
+        self._shared = next(iter(torsos(online)), None) if settings.double else None  # target and selector get the same
         parameters = list(network.parameters())
         optimizer = build_adam(parameters, settings.learning_rate, settings.adam_epsilon, form.fused, form.capturable)
         self.group = Group("q", parameters, optimizer)
@@ -125,7 +134,7 @@ class DQNLearner(NothingUnfinished):
     def greedy(self, obs: Tensor) -> Tensor:
         """Return the actions (N,) of largest value for (N, C, H, W), with the noise that there is."""
         with torch.no_grad():
-            return self.objective.values(self._outputs(self.actor, obs)).argmax(dim=1)
+            return self.objective.values(self._outputs(self._actor, obs)).argmax(dim=1)
 
     def values(self, obs: Tensor) -> Tensor:
         """Return the online network's values, float32 (B, A), for uint8 (B, C, H, W), as the update computes them."""
@@ -133,7 +142,7 @@ class DQNLearner(NothingUnfinished):
 
     def outputs(self, obs: Tensor) -> Tensor:
         """Return what the online network makes of `obs`, (B, A) values or (B, A, Z) logits, float32."""
-        return self._outputs(self.network, obs)
+        return self._outputs(self.computing, obs)
 
     def draw_noise(self, generator: torch.Generator | None = None) -> None:
         """Draw new noise for the online network, if it has noisy layers, with the learner's generator or another."""
@@ -147,24 +156,29 @@ class DQNLearner(NothingUnfinished):
             next_obs = batch.next_obs
             if self._shared is not None:
                 next_obs = self._shared.pixels(next_obs)
-            output_t = selector_t = self.target(next_obs)  # (B, A) or (B, A, Z)
+            output_t = selector_t = self._target(next_obs)  # (B, A) or (B, A, Z)
             if self._selector is not None:
                 self.draw_noise()
                 selector_t = self._selector(next_obs)
         self.draw_noise()
         with self._arithmetic():
-            output_tm1 = self.network(batch.obs)
+            output_tm1 = self.computing(batch.obs)
         errors = self.objective.errors(output_tm1, batch, output_t, selector_t)
         loss = weighted_mean(errors.loss, batch.weight)
-        for parameter in group.parameters:
-            parameter.grad = None
+        self._drop_gradient(group)
         loss.backward()
+        if self._lowered is not None:
+            self._lowered.raise_gradient()
         return Metrics({"loss": loss.detach(), "mean_q": errors.value.mean()}, errors.priority)
 
     def stepped(self, group: Group) -> None:  # noqa: ARG002 - there is one group
-        """Move the target network towards the online one, where it is averaged."""
+        """Move the target network towards the online one, where it is averaged, and lower what has changed."""
+        if self._lowered is not None:
+            self._lowered.refresh()
         if self._settings.target_average is not None:
             lerp_all(self._copies, self._online, self._settings.target_average)
+            if self._lowered_target is not None:
+                self._lowered_target.refresh()
 
     def update(self, batch: Batch) -> Metrics:
         """Make one optimiser step on `batch` (B transitions on the learner's device); does not wait for it."""
@@ -204,6 +218,9 @@ class DQNLearner(NothingUnfinished):
         )
         share_weights(other.network, self.network)
         share_weights(other.target, self.target)
+        if self._lowered is not None:
+            share_weights(other.computing, self.computing)
+            share_weights(other._target, self._target)
         return other
 
     def tensors(self) -> Mapping[str, Tensor]:
@@ -226,6 +243,15 @@ class DQNLearner(NothingUnfinished):
         self.target.load_state_dict(state["target"])
         load_optimizer(self.group.optimizer, state["optimizer"])
         set_generator(self.noise, state["noise"])
+        for lowered in (self._lowered, self._lowered_target):
+            if lowered is not None:
+                lowered.refresh()
+
+    def _drop_gradient(self, group: Group) -> None:
+        """Drop the gradient that is there from before; of a lowered network, what it was raised to is written over."""
+        parameters = group.parameters if self._lowered is None else self._lowered.network.parameters()
+        for parameter in parameters:
+            parameter.grad = None
 
     def _arithmetic(self) -> torch.autocast:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.form.bf16)
@@ -236,3 +262,5 @@ class DQNLearner(NothingUnfinished):
 
     def _copy_target(self) -> None:
         copy_all(self._copies, self._online)
+        if self._lowered_target is not None:
+            self._lowered_target.refresh()

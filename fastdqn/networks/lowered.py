@@ -1,0 +1,59 @@
+"""Lowered networks: weights kept in bfloat16 beside those in float32, instead of being converted for every product."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from fastdqn.foreach import copy_all
+from fastdqn.networks.qnetwork import Stream
+from fastdqn.networks.torso import share_weights
+
+
+class Lowered:
+    """A network like another one, whose convolutions and hidden layers have its weights in bfloat16.
+
+    Under autocast it computes, bit for bit, what the other one does. Everything that computes in float32, last layers
+    and noisy ones, is the very same memory.
+
+    Args:
+        network: of the same shape as `full`, on its device; its weights are replaced.
+        full: whose weights those are.
+    """
+
+    def __init__(self, network: nn.Module, full: nn.Module) -> None:
+        share_weights(network, full)
+        lowered = {id(parameter) for layer in _lowered_layers(network) for parameter in layer.parameters()}
+        self.network = network
+        self._own, self._full = list(network.parameters()), list(full.parameters())
+        self._pairs: tuple[list[Tensor], list[Tensor]] = ([], [])
+        for own, other in zip(self._own, self._full, strict=True):
+            if id(own) in lowered:
+                own.data = own.data.to(torch.bfloat16)
+                self._pairs[0].append(own.detach())
+                self._pairs[1].append(other.detach())
+
+    def refresh(self) -> None:
+        """Take the weights as they are now."""
+        copy_all(*self._pairs)
+
+    def raise_gradient(self) -> None:
+        """Leave the gradient, in float32, with the parameters of the other network, in place of what was there."""
+        for parameter in self._full:
+            if parameter.grad is None:
+                parameter.grad = torch.empty_like(parameter)
+        copy_all(_gradients(self._full), _gradients(self._own))
+
+
+def _lowered_layers(network: nn.Module) -> Iterator[nn.Module]:
+    """Yield the layers that autocast computes in bfloat16."""
+    last = {id(module[-1]) for module in network.modules() if isinstance(module, Stream)}
+    for module in network.modules():
+        if isinstance(module, nn.Conv2d | nn.Linear) and id(module) not in last:
+            yield module
+
+
+def _gradients(parameters: list[nn.Parameter]) -> list[Tensor]:
+    return [parameter.grad for parameter in parameters if parameter.grad is not None]
