@@ -3,7 +3,8 @@
 The idea: on a small network a GPU waits for the host, which launches a hundred kernels for each update. So
 drawing the indices, putting stacks together, forward, backward and Adam are recorded once and replayed as one graph, as
 often as updates are due, between send and recv; acting is a second graph. bf16 body, channels last, fused
-Adam. On the CPU the same update runs without a graph, in the fastest form that was measured.
+Adam. On the CPU the same update runs without a graph, in the fastest form that was measured, and in one thread while
+other processes want the cores (fastdqn/execution/threads.py).
 
 Differs from 08: how the arithmetic is carried out, not what is computed. (Three options that change what is learnt live
 here, off unless asked for: --center-frames, --frame-scale, --final-learning-rate; the preset pong-fast asks for them.)
@@ -43,6 +44,7 @@ def train(options: Options) -> Run:
         options.run, options.game, dqn, options.pace, options.vector, options.update
     )
     batch_size = dqn.batch_size * steps
+    threads = build.build_threads(learner, games, batch_size)
 
     update: Callable[[], Metrics] = lambda: learner.update(replay.sample(batch_size))  # noqa: E731
     if graphs_on(device):
@@ -56,6 +58,7 @@ def train(options: Options) -> Run:
         run.track(learner=learner, games=games, replay=replay, policy=policy)
 
         while not run.over():
+            threads.share(run.neighbours.crowded)
             env_steps, updates = run.env_steps, run.updates
             epsilon = epsilons_at(env_steps, games.num_envs, dqn)
             with run.timed("acting"):

@@ -61,6 +61,7 @@ def train(options: Options) -> Run | int:
     )
     batch_size = dqn.batch_size * steps
     trainer = SeveralGradients(learner, options.agent.gradient_threads)
+    threads = build.build_threads(learner, games, batch_size)
 
     def eager(count: int) -> list[Metrics]:
         batches = replay.sample_each(count, batch_size)
@@ -82,6 +83,7 @@ def train(options: Options) -> Run | int:
         run.track(learner=trainer, games=games, replay=replay, policy=policy, diagnostics=diagnostics)
 
         while not run.over():
+            threads.share(run.neighbours.crowded)
             env_steps, updates = run.env_steps, run.updates
             epsilon = epsilons_at(env_steps, games.num_envs, dqn)
             with run.timed("acting"):

@@ -58,6 +58,7 @@ def train(options: Options) -> Run:
     )
     batch_size = dqn.batch_size * steps
     trainer = SeveralGradients(learner, options.agent.gradient_threads)
+    threads = build.build_threads(learner, games, batch_size)
     recorder = build.build_recorder(replay, games, dqn)
     trial = FreezeTrial(freeze.freeze_share, freeze.freeze_slack)
 
@@ -89,6 +90,8 @@ def train(options: Options) -> Run:
             all_due: Sequence[int] = run.due(steps, dqn.replay_initial)
             if trial.frozen:  # it plays as at the end, and neither weights nor target network change
                 epsilon, all_due = np.full(games.num_envs, dqn.epsilon_final), ()
+            else:
+                threads.share(run.neighbours.crowded)
             with run.timed("acting"):
                 actions = policy.act(epsilon)
             games.send(actions)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from fastdqn.algorithms.diagnostics import Diagnostics
 from fastdqn.algorithms.dqn import PLAIN, DQNLearner, Form, Settings
@@ -25,6 +25,7 @@ from fastdqn.errors import UserError
 from fastdqn.execution.devices import has_bf16, prepare_device
 from fastdqn.execution.graphs import graphs_on
 from fastdqn.execution.player import PlayerPlan, PlayerWeights
+from fastdqn.execution.threads import Threads
 from fastdqn.execution.wire import window_for
 from fastdqn.networks.qnetwork import HeadParts, QNetwork
 from fastdqn.networks.torso import NATURE, SIZES
@@ -42,6 +43,7 @@ from fastdqn.replay.stacks import GameStacks
 from fastdqn.replay.transitions import TransitionList
 from fastdqn.schedules import linear
 from fastdqn.seeds import Seeds, as_int, seeds_of, torch_generator
+from fastdqn.types import Batch
 
 
 def one_game(run: RunOptions, game: GameOptions, dqn: DQNOptions, wrappers: Wrappers) -> OneGame:
@@ -226,6 +228,24 @@ def build_recorder(replay: DeviceReplay, envs: VectorEnv, dqn: DQNOptions) -> Re
     """Return what stores steps of the games in `replay`, and can be paused."""
     shown = few_rows(envs.num_envs, envs.obs_shape, replay.device, channels_last=True, newest=lambda: envs.newest)
     return Recorder(replay, shown, dqn.replay_initial)
+
+
+def build_threads(learner: DQNLearner, envs: VectorEnv, batch_size: int) -> Threads:
+    """Return what lets PyTorch compute in fewer threads while others use the cores, where no bit depends on it."""
+    rng = torch.Generator().manual_seed(0)
+    shape = (batch_size, *envs.obs_shape[1:], envs.obs_shape[0])
+
+    def frames() -> Tensor:
+        return torch.randint(256, shape, generator=rng, dtype=torch.uint8).permute(0, 3, 1, 2).to(learner.device)
+
+    batch = Batch(
+        frames(),
+        torch.randint(envs.num_actions, (batch_size,), generator=rng).to(learner.device),
+        torch.randn(batch_size, generator=rng).to(learner.device),
+        torch.full((batch_size,), 0.5, device=learner.device),
+        frames(),
+    )
+    return Threads(learner, batch)
 
 
 def build_player(env: PlayEnv, seed: int, dqn: DQNOptions, network: nn.Module, env_steps: int = 0) -> Player:

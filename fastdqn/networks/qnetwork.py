@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -20,6 +21,17 @@ class HeadParts(NamedTuple):
     noise: str | None = None  # "factorised" or "independent"
     sigma: float | None = None  # at the start; by default the NoisyNet paper's
     atoms: int | None = None  # Z, of a distribution for each action instead of one value
+
+
+class LastLayer(nn.Linear):
+    """A linear layer with few outputs, whose gradient has the same bits whatever number of threads computes it.
+
+    The weights are laid out by input for a moment: the gradient is then a product with many rows, in which each sum is
+    one thread's.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        return torch.addmm(self.bias, input, self.weight.t().contiguous())
 
 
 class Stream(nn.Sequential):
@@ -84,7 +96,8 @@ class QNetwork(nn.Module):
         features = self.torso.features
 
         def stream(outputs: int) -> Stream:
-            return Stream(_linear(features, size.hidden, parts), nn.ReLU(), _linear(size.hidden, outputs, parts))
+            last = LastLayer if parts.noise is None else partial(_linear, parts=parts)
+            return Stream(_linear(features, size.hidden, parts), nn.ReLU(), last(size.hidden, outputs))
 
         self.head = (
             DuelingHead(stream, num_actions, parts.atoms) if parts.dueling else stream(num_actions * (parts.atoms or 1))

@@ -26,6 +26,7 @@ class Counters:
     first_update_samples: int = 0
     rss: int = 0  # bytes resident, those of child processes too
     peak_rss: int = 0
+    neighbours: float = 0.0  # cores that other processes used lately
     values: dict[str, float] = field(default_factory=dict[str, float])  # the script's, of the newest env step
     records: list[list[float]] = field(default_factory=list[list[float]])  # (elapsed, env_steps, updates) each
 

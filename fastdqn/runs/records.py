@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any, TextIO
 
+import torch
+
 from fastdqn import process
 from fastdqn.runs.counters import Counters
 from fastdqn.runs.limits import StopTest
@@ -75,6 +77,8 @@ class Records:
             "env_steps_per_s": env_steps_per_s,
             "policy_lag": policy_lag,
             "rss_bytes": counters.rss,
+            "threads": torch.get_num_threads(),
+            "neighbour_cores": round(counters.neighbours, 2),
         }
         scalars = {
             **{f"train/{name}": value for name, value in {**metrics, **counters.values}.items()},
@@ -83,6 +87,7 @@ class Records:
             "train/policy_lag": policy_lag,
             "speed/env_steps_per_s": env_steps_per_s or None,
             "speed/resident_bytes": counters.rss,
+            "speed/neighbour_cores": counters.neighbours,
         }
         self._write("speed.jsonl", line)
         self._log({name: value for name, value in scalars.items() if value is not None}, counters.env_steps)

@@ -34,6 +34,7 @@ from fastdqn.runs.folder import (
 )
 from fastdqn.runs.limits import Limits, StopTest
 from fastdqn.runs.machine import environment_of, resident_bytes
+from fastdqn.runs.neighbours import Neighbours
 from fastdqn.runs.progress import Progress, clock, ending
 from fastdqn.runs.records import Records
 from fastdqn.runs.stopwatch import Stopwatch
@@ -99,6 +100,7 @@ class Run:
         self._process = psutil.Process()
         self._progress = Progress(self.counters, self.stop, progress or {}, warm_up, options.run.log_seconds)
         self._next_record = 0.0
+        self.neighbours = Neighbours(self._process, self._progress.say)
         self._notes = notes
         trackers = [name for name, on in (("wandb", options.run.wandb), ("trackio", options.run.trackio)) if on]
         check_trackers(trackers)
@@ -244,6 +246,7 @@ class Run:
         """
         if self.reason is not None:
             return True
+        self.neighbours.look()
         seconds, began = self.options.train_seconds, self._first_update_here
         if reason is not None:
             self.reason = reason
@@ -271,7 +274,7 @@ class Run:
             losses = {name: value for name, value in metrics.items() if name.startswith("loss")}
             self.weights.look(losses, self.env_steps, self.updates)
         counters = self.counters
-        counters.rss = resident_bytes(self._process)
+        counters.rss, counters.neighbours = resident_bytes(self._process), self.neighbours.cores
         counters.peak_rss = max(counters.peak_rss, counters.rss)
         speed = counters.record(elapsed)
         self._progress.newest(speed, metrics)

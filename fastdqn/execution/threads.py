@@ -1,0 +1,50 @@
+"""Threads on a CPU that others use, too: fewer while they do, where that changes no bit of what is learnt."""
+
+from __future__ import annotations
+
+import torch
+
+from fastdqn.execution.side_by_side import Replicable
+from fastdqn.types import Batch
+
+
+class Threads:
+    """Lets PyTorch compute in one thread while other processes use this machine's cores.
+
+    PyTorch's threads wait for each other after every operation. As soon as one of them has to share its core, all of
+    them are several times slower than one that has a core for itself.
+
+    Sums may come out differently with another number of threads, and then the run would be another one. So the number
+    changes only if the gradient and the actions have the same bits, which is tried when it is first wanted.
+
+    Args:
+        learner: what computes.
+        batch: of the size that it learns from.
+    """
+
+    def __init__(self, learner: Replicable, batch: Batch) -> None:
+        self._count = torch.get_num_threads() if learner.device.type == "cpu" else 1
+        self._learner, self._batch = learner, batch
+        self._same: bool | None = None
+
+    def share(self, crowded: bool) -> None:
+        """Take note whether others use the cores now; to be called often, while there are updates."""
+        if self._count == 1 or (not crowded and self._same is None):
+            return
+        if self._same is None:
+            self._same = self._same_bits()
+        wanted = 1 if crowded and self._same else self._count
+        if torch.get_num_threads() != wanted:
+            torch.set_num_threads(wanted)
+
+    def _same_bits(self) -> bool:
+        replica = self._learner.replica(1)
+        found: list[list[torch.Tensor]] = []
+        for count in (1, self._count):
+            torch.set_num_threads(count)
+            replica.noise.manual_seed(0)
+            metrics = replica.gradient(replica.group, self._batch)
+            gradients = [parameter.grad.clone() for parameter in replica.group.parameters]
+            actions = replica.greedy(self._batch.obs)
+            found.append([*gradients, *metrics.scalars.values(), metrics.priority, actions])
+        return all(torch.equal(one, other) for one, other in zip(*found, strict=True))

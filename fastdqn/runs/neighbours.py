@@ -1,0 +1,75 @@
+"""Neighbours: other processes that use the cores of this one."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+import psutil
+
+from fastdqn import process
+
+SECONDS = 1.0
+"""Between two looks."""
+CROWDED, FREE = 0.4, 0.2
+"""Cores that others must use so that it is crowded, and below which it no longer is."""
+LASTING = 10.0
+"""Seconds after which a change is said."""
+
+
+class Neighbours:
+    """Measures how many of the cores that a process may use others keep busy, those of other virtual machines included.
+
+    Args:
+        parent: whose cores, with its children.
+        say: prints a sentence.
+    """
+
+    def __init__(self, parent: psutil.Process, say: Callable[[str], None]) -> None:
+        self.crowded = False
+        """Whether there are fewer free cores than this process could use."""
+        self.cores = 0.0
+        """Cores that others used between the last two looks."""
+        self._process = parent
+        self._say = say
+        self._said = False
+        self._since = self._seen = time.monotonic()
+        self._before = self._used()
+
+    def look(self) -> None:
+        """Measure again if it is time; to be called often."""
+        now = time.monotonic()
+        if now - self._seen < SECONDS:
+            return
+        used = self._used()
+        seconds = now - self._seen
+        busy, idle, own = (max(0.0, (a - b) / seconds) for a, b in zip(used, self._before, strict=True))
+        self._seen, self._before = now, used
+        self.cores = max(0.0, busy - own)
+        crowded = self.cores > CROWDED and idle < self.cores if not self.crowded else self.cores > FREE
+        if crowded != self.crowded:
+            self.crowded, self._since = crowded, now
+        if self._said != crowded and now - self._since >= LASTING:
+            self._said = crowded
+            many = f"{self.cores:.1f} of the {process.cores()} cores"
+            self._say(f"other processes use {many}: it is slower meanwhile" if crowded else "the cores are free again")
+
+    def _used(self) -> tuple[float, float, float]:
+        """Return the seconds that the cores have been busy and idle, and that this process has used of them."""
+        busy = idle = 0.0
+        allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
+        for number, core in enumerate(psutil.cpu_times(percpu=True)):
+            if allowed is None or number in allowed:
+                rest = core.idle + getattr(core, "iowait", 0.0)
+                guests = getattr(core, "guest", 0.0) + getattr(core, "guest_nice", 0.0)  # counted as user, too
+                idle += rest
+                busy += sum(core) - guests - rest
+        own = 0.0
+        for one in (self._process, *self._process.children()):
+            try:
+                times = one.cpu_times()
+            except psutil.Error:
+                continue
+            own += times.user + times.system
+        return busy, idle, own
