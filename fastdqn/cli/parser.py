@@ -51,6 +51,8 @@ def parsed(
             about = (command.__doc__ or "") if command is not options_type else description
             sys.stdout.write(help_of(command, default, about, called))
         raise SystemExit(0)
+    if not is_command(command):
+        raise UserError(_no_command(words, command))
     said = io.StringIO()
     options: dict[str, Any] = {} if default is None else {"default": default}
     try:
@@ -81,9 +83,18 @@ def _command_of(options_type: Any, words: Sequence[str]) -> Any:
     return next(named, options_type)
 
 
+def _no_command(words: Sequence[str], union: Any) -> str:
+    """Return the sentence for words that begin with no subcommand."""
+    names = [command_name(one) for one in get_args(union)]
+    if not words:
+        return f"Name a command, one of {', '.join(names)}; --help says what they do."
+    meant = difflib.get_close_matches(words[0], names, n=1)
+    return f"There is no command {words[0]}; {f'did you mean {meant[0]}?' if meant else '--help lists them all.'}"
+
+
 def _unknown(unknown: Sequence[str], command: Any) -> str:
     """Return the sentence for words that are no option of `command`, which says what may have been meant."""
-    flags = [option.flag for group in groups_of(command) for option in group.options] if is_command(command) else []
+    flags = [option.flag for group in groups_of(command) for option in group.options]
     first = next((word for word in unknown if word.startswith("--")), unknown[0]).partition("=")[0]
     known = answer(first, flags)
     if known is not None:
