@@ -105,7 +105,6 @@ def help_of(kind: Any, default: Any, description: str, program: str | None) -> s
         commands = [Option("", command_name(one), _doc(one)) for one in get_args(kind)]
         groups = [OptionGroup("Commands", commands)]
         usage = f"{program} COMMAND [OPTIONS]"
-        description += f"\n\n{program} COMMAND --help lists the options of one."
     lines = [Text(f"usage: {usage}"), Text(""), *map(Text, wrapped(description, width))]
     longest = max(len(option.invocation) for group in groups for option in group.options)
     for group in groups:
@@ -145,7 +144,7 @@ def columns(rows: Sequence[tuple[str, str]], width: int, longest: int) -> list[T
 def wrapped(text: str, width: int) -> list[str]:
     """Return the lines of paragraphs, wrapped; indented lines stay lines of their own."""
     lines: list[str] = []
-    for paragraph in inspect.cleandoc(text).split("\n\n"):
+    for paragraph in text.strip("\n").split("\n\n"):
         if paragraph.startswith(" "):
             for line in paragraph.splitlines():
                 lines += textwrap.wrap(line, width, subsequent_indent=" " * 8, break_on_hyphens=False)

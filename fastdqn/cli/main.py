@@ -1,12 +1,14 @@
 """The command `fastdqn`: train, evaluate, watch, plot and compare runs, and list the games.
 
-fastdqn train 11 --game pong-fast
-fastdqn evaluate runs/20261121-...-pong-... --protocol nature
-fastdqn watch latest --out pong.mp4 --values
-fastdqn plot runs/*pong* --out pong.png
-fastdqn compare runs/*pong*
-fastdqn games
-fastdqn --version
+    fastdqn train 11 --game pong-fast
+    fastdqn evaluate runs/20261121-...-pong-... --protocol nature
+    fastdqn watch latest --out pong.mp4 --values
+    fastdqn plot runs/*pong* --out pong.png
+    fastdqn compare runs/*pong*
+    fastdqn games
+    fastdqn --version
+
+`fastdqn COMMAND --help` lists the options of one.
 """
 
 # Only what a command needs is imported once it is known which, so that --help answers at once.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import inspect
 import io
 import itertools
 import os
@@ -48,7 +49,7 @@ def parsed(
     if {"-h", "--help"} & set(words):
         with _whoever_reads():
             called = f"{program} {command_name(command)}" if program and command is not options_type else program
-            about = (command.__doc__ or "") if command is not options_type else description
+            about = (inspect.getdoc(command) or "") if command is not options_type else description
             sys.stdout.write(help_of(command, default, about, called))
         raise SystemExit(0)
     if not is_command(command):

@@ -129,7 +129,7 @@ class Progress:
         self._drawn = [Segment.get_line_length(line) for line in self._console.render_lines(display, pad=False)]
 
     def _erase_wrapped(self) -> None:
-        """Erase the rows that a terminal, made narrower, has added to the lines shown last; rich erases one for each."""
+        """Erase the rows that a terminal made narrower has added to the lines shown last; rich erases one for each."""
         added = sum(max(0, length - 1) // self._console.width for length in self._drawn)
         up = (ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2), (ControlType.CURSOR_UP, 1))
         self._console.control(Control(*up * added))
