@@ -22,14 +22,17 @@ def bare(*words: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env={"PATH": ""}, check=False)
 
 
+def is_run(path: Path) -> bool:
+    """Tell whether a file is a script."""
+    return '__name__ == "__main__"' in path.read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize(
     "path",
-    [*sorted((ROOT / "experiments").glob("[0-9]*.py")), *sorted((ROOT / "bench").glob("[!_]*.py"))],
+    [path for folder in ("experiments", "bench") for path in sorted((ROOT / folder).glob("*.py")) if is_run(path)],
     ids=lambda path: path.name,
 )
 def test_without_the_environment_a_script_says_how_to_get_it(path: Path, tmp_path: Path) -> None:
-    if "__main__" not in path.read_text(encoding="utf-8"):
-        pytest.skip("no script")
     done = bare(str(path), "--help", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1
