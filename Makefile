@@ -4,8 +4,13 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 BEST := experiments/11_pong_in_seconds.py
 ARGS ?=
+.DEFAULT_GOAL := help
 
-.PHONY: pong test check bench tables format clean
+.PHONY: help pong test check bench tables format clean
+
+help: ## this list
+	@echo 'make TARGET [ARGS="..."], where ARGS goes to the command, and TARGET is one of'
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 pong: $(VENV)/ready ## train Pong with the fastest script, on the GPU if there is one
 	$(BIN)/python $(BEST) --device auto $(ARGS)
@@ -25,7 +30,7 @@ bench: $(VENV)/ready ## time the ladder on this machine
 tables: $(VENV)/ready ## write the tables of README and docs from bench/results
 	$(BIN)/python bench/tables.py $(ARGS)
 
-format: $(VENV)/ready
+format: $(VENV)/ready ## format the code, and mend what lint can mend
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
@@ -34,5 +39,5 @@ $(VENV)/ready: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
 	touch $@
 
-clean:
+clean: ## remove the environment and what was built
 	rm -rf $(VENV) build dist *.egg-info

@@ -5,7 +5,7 @@
 Each prints one JSON line. bench/fps.py calls both between the scripts that it times.
 """
 
-import fastdqn.process  # noqa: F401 - first: Ctrl-C during the imports below
+import startup  # noqa: F401 - first: Ctrl-C during the imports below
 
 import dataclasses
 import json

@@ -7,7 +7,7 @@ The replay is filled with real frames of random play, which are repeated until i
 three checkpoints are taken in it, one after the other.
 """
 
-import fastdqn.process  # noqa: F401 - first: Ctrl-C during the imports below
+import startup  # noqa: F401 - first: Ctrl-C during the imports below
 
 import dataclasses
 import json

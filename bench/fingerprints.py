@@ -10,7 +10,7 @@ and none is stored. A fingerprint is taken of the final weights, of every game, 
 had other names before 0.2.0, and one more, which is turned off.
 """
 
-import fastdqn.process  # noqa: F401 - first: Ctrl-C during the imports below
+import startup  # noqa: F401 - first: Ctrl-C during the imports below
 
 import dataclasses
 import hashlib
@@ -126,7 +126,8 @@ CASES = (
 )
 OLDER = {"--freeze-share": "--hold-share", "--freeze-slack": "--hold-slack"}
 GRAPHS = """
-import runpy, sys
+import os, runpy, sys
+sys.path.insert(0, os.path.dirname(sys.argv[0]))
 import pytest
 from {helper} import graphs_without_cuda
 with pytest.MonkeyPatch.context() as patch:

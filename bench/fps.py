@@ -17,7 +17,7 @@ The table goes to the terminal; JSON lines and a plot go to --out.
     python bench/fps.py --only 10 --sweep variant=dqn,prioritized,rainbow -- --batch-size 8
 """
 
-import fastdqn.process  # noqa: F401 - first: Ctrl-C during the imports below
+import startup  # noqa: F401 - first: Ctrl-C during the imports below
 
 import dataclasses
 import json

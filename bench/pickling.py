@@ -4,7 +4,7 @@ Plays Pong with random actions and sends each env step through pickle, as a mult
 fastdqn/execution/wire.py sends it. `python bench/pickling.py` prints the table that LOG.md cites.
 """
 
-import fastdqn.process  # noqa: F401 - first: Ctrl-C during the imports below
+import startup  # noqa: F401 - first: Ctrl-C during the imports below
 
 import dataclasses
 import gc

@@ -7,7 +7,7 @@ blocks is what fastdqn uses; flat is a cumulative sum over all leaves; numpy the
 tree whose levels are walked for the whole batch at once.
 """
 
-import fastdqn.process  # noqa: F401 - first: Ctrl-C during the imports below
+import startup  # noqa: F401 - first: Ctrl-C during the imports below
 
 import dataclasses
 import json

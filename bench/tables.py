@@ -6,6 +6,8 @@
 After a new measurement, change the name of its data in NEWEST.
 """
 
+import startup  # noqa: F401 - first: Ctrl-C during the imports below
+
 import dataclasses
 import json
 import os

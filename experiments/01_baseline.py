@@ -4,7 +4,7 @@ The idea: none yet. This is the DQN of the 2017 post, the one that every later s
 classic wrappers, a list of stacked lazy frames as replay, one update for each env step.
 """
 
-import fastdqn.process  # noqa: F401 - first: the clock, and Ctrl-C during the imports below
+import startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports below
 
 from dataclasses import dataclass
 

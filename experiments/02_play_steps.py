@@ -7,7 +7,7 @@ Differs from 01: the inner loop over `--steps`; the batch; the target network is
 env steps contain a multiple of `--target-sync`.
 """
 
-import fastdqn.process  # noqa: F401 - first: the clock, and Ctrl-C during the imports below
+import startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports below
 
 from dataclasses import dataclass
 

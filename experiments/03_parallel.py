@@ -8,7 +8,7 @@ the same weights, in shared memory.
 Differs from 02: where the env steps come from.
 """
 
-import fastdqn.process  # noqa: F401 - first: the clock, and Ctrl-C during the imports below
+import startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports below
 
 from dataclasses import dataclass
 

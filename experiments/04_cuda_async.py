@@ -7,7 +7,7 @@ is 03.
 Differs from 03: AsyncCollator instead of collate.
 """
 
-import fastdqn.process  # noqa: F401 - first: the clock, and Ctrl-C during the imports below
+import startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports below
 
 from dataclasses import dataclass
 

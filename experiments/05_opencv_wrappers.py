@@ -6,7 +6,7 @@ two frames whose maximum is shown. On a GPU the player is what limits 04, so thi
 Differs from 04: the wrappers, and with them the picture: the full screen, uncropped.
 """
 
-import fastdqn.process  # noqa: F401 - first: the clock, and Ctrl-C during the imports below
+import startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports below
 
 from dataclasses import dataclass
 

@@ -8,7 +8,7 @@ presses FIRE; frames before a game's first are zero. Updates fall due at the sam
 (with n-step returns 02's first ones come n - 1 env steps later).
 """
 
-import fastdqn.process  # noqa: F401 - first: the clock, and Ctrl-C during the imports below
+import startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports below
 
 from dataclasses import dataclass
 

@@ -6,7 +6,7 @@ there, by index, a whole batch at a time; only new frames cross to the device.
 Differs from 06: the replay; also the observations to act on come from it. What is learnt is the same.
 """
 
-import fastdqn.process  # noqa: F401 - first: the clock, and Ctrl-C during the imports below
+import startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports below
 
 from dataclasses import dataclass
 

@@ -8,7 +8,7 @@ actions come from weights that are up to N / steps updates older than the newest
 updates to env steps and the period of the target network stay exact.
 """
 
-import fastdqn.process  # noqa: F401 - first: the clock, and Ctrl-C during the imports below
+import startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports below
 
 from dataclasses import dataclass
 

@@ -10,7 +10,7 @@ Differs from 08: how the arithmetic is carried out, not what is computed. (Three
 here, off unless asked for: --center-frames, --frame-scale, --final-learning-rate; the preset pong-fast asks for them.)
 """
 
-import fastdqn.process  # noqa: F401 - first: the clock, and Ctrl-C during the imports below
+import startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports below
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -10,7 +10,7 @@ Differs from 09: what is learnt, with other parts than dqn; several gradients ma
 --variant dqn learns exactly what 09 learns.
 """
 
-import fastdqn.process  # noqa: F401 - first: the clock, and Ctrl-C during the imports below
+import startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports below
 
 import sys
 from collections.abc import Callable

@@ -13,7 +13,7 @@ a step size that falls. --small does the same with half of all filters and hidde
 Differs from 10: the freeze trial; presets, one for each kind of machine (--device is auto), and --small.
 """
 
-import fastdqn.process  # noqa: F401 - first: the clock, and Ctrl-C during the imports below
+import startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports below
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -8,23 +8,29 @@ It notes when the process began (time to solve counts imports too), and takes ov
 
 The exit code is 128 + the signal's number: 130 after Ctrl-C. Child processes ignore SIGINT, so that
 the parent alone decides how a run ends.
+
+Where Python has not got the packages that the imports need, the process ends with one sentence that says so.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import multiprocessing
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from types import FrameType
 
-import psutil
-
+NEEDED = (
+    *("torch", "numpy", "gymnasium", "ale_py", "cv2", "tyro", "rich"),
+    *("psutil", "safetensors", "tensorboard", "zstandard"),
+)
+"""The modules of other packages that every script imports."""
 FORCED_EXIT_AFTER = 2  # signals
 _running = False
 _received = 0
@@ -118,9 +124,26 @@ def _age() -> float:
         after_name = Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
         ticks = float(after_name[19])  # field 22, starttime
         return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    import psutil
+
     return time.time() - psutil.Process().create_time()
 
 
+def refuse_without(modules: Sequence[str]) -> None:
+    """End the process, with one sentence and exit code 2, if it cannot import one of these modules."""
+    missing = [name for name in modules if importlib.util.find_spec(name) is None]
+    if not missing:
+        return
+    if (Path(__file__).resolve().parents[1] / "Makefile").exists():  # a checkout
+        advice = "activate the environment (. .venv/bin/activate), or let `make pong` make it and train in it"
+    else:
+        advice = "install fastdqn again, together with what it depends on"
+    more = f" and {len(missing) - 3} more packages" if len(missing) > 3 else ""
+    sys.stderr.write(f"error: {sys.executable or 'this Python'} has no {', '.join(missing[:3])}{more}; {advice}.\n")
+    sys.exit(2)
+
+
+refuse_without(NEEDED)
 _began = time.monotonic() - _age()
 if "pytest" not in sys.modules:  # in the tests pytest keeps its own handlers
     install()

@@ -1,13 +1,17 @@
-"""The command `fastdqn`: evaluate, watch, plot and compare runs, and list the games.
+"""The command `fastdqn`: train, evaluate, watch, plot and compare runs, and list the games.
 
+    fastdqn train 11 --game pong-fast
     fastdqn evaluate runs/20261121-...-pong-... --protocol nature
     fastdqn watch latest --out pong.mp4 --values
     fastdqn plot runs/*pong* --out pong.png
     fastdqn compare runs/*pong*
     fastdqn games
+    fastdqn --version
 
-Only what a command needs is imported once it is known which, so that --help answers at once.
+`fastdqn COMMAND --help` lists the options of one.
 """
+
+# Only what a command needs is imported once it is known which, so that --help answers at once.
 
 from __future__ import annotations
 
@@ -21,7 +25,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
+from fastdqn import __version__
 from fastdqn.cli.parser import parsed
+from fastdqn.cli.train import Train, train
 from fastdqn.errors import RunError, UserError
 
 if TYPE_CHECKING:
@@ -110,13 +116,25 @@ def main() -> int:
     """Run the command line; return the exit code."""
     try:
         words = sys.argv[1:]
-        options: Any = parsed(Evaluate | Watch | Plot | Compare | Games, words, None, __doc__ or "", "fastdqn")
+        if words[:1] == ["train"]:
+            return train(words[1:])
+        if words == ["--version"]:
+            print(version())
+            return 0
+        options: Any = parsed(Train | Evaluate | Watch | Plot | Compare | Games, words, None, __doc__ or "", "fastdqn")
         doing: Any = {Evaluate: _evaluate, Watch: _watch, Plot: _plot, Compare: _compare, Games: _games}
         code: int = doing[type(options)](options)
     except (UserError, RunError) as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
     return code
+
+
+def version() -> str:
+    """Return what --version says: which fastdqn, which PyTorch, and where from, on one line."""
+    import torch
+
+    return f"fastdqn {__version__}, torch {torch.__version__}, from {Path(__file__).resolve().parents[1]}"
 
 
 def folder_of(run: Path) -> Path:

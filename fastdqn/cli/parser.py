@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
+import inspect
 import io
 import itertools
 import os
-import re
 import sys
 from collections.abc import Generator, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import tyro
 
+from fastdqn.cli.help import command_name, groups_of, help_of, is_command
+from fastdqn.cli.synonyms import answer
 from fastdqn.errors import UserError
 
 AnyT = TypeVar("AnyT")
@@ -41,26 +44,65 @@ def parsed(
         UserError: an option that does not exist, or a value of the wrong type.
         SystemExit: after `--help`, also if nobody reads it to its end.
     """
+    words = list(words)
+    command = _command_of(options_type, words)
+    if {"-h", "--help"} & set(words):
+        with _whoever_reads():
+            called = f"{program} {command_name(command)}" if program and command is not options_type else program
+            about = (inspect.getdoc(command) or "") if command is not options_type else description
+            sys.stdout.write(help_of(command, default, about, called))
+        raise SystemExit(0)
+    if not is_command(command):
+        raise UserError(_no_command(words, command))
     said = io.StringIO()
     options: dict[str, Any] = {} if default is None else {"default": default}
     try:
-        with contextlib.redirect_stderr(said), _whoever_reads():
-            return tyro.cli(
+        with contextlib.redirect_stderr(said):
+            parsed_options, unknown = tyro.cli(
                 options_type,
                 prog=program,
                 args=words,
-                description=description,
+                return_unknown_args=True,
+                add_help=False,
                 config=(tyro.conf.OmitArgPrefixes, *(() if pairs else (tyro.conf.FlagCreatePairsOff,))),
                 **options,
             )
-    except SystemExit as end:
-        if not end.code:
-            raise
-    lines = [line.strip(_BOX) for line in said.getvalue().splitlines()[1:]]
-    blocks = [" ".join(block).strip() for empty, block in itertools.groupby(lines, lambda line: not line) if not empty]
-    sentence = blocks[0].rstrip(".") if blocks else "The options cannot be understood"
-    meant = re.search(r"Perhaps you meant:\s+(--[a-z0-9-]+)", blocks[1]) if len(blocks) > 1 else None
-    raise UserError(f"{sentence}; {f'did you mean {meant[1]}?' if meant else '--help lists all options.'}")
+    except SystemExit:
+        lines = [line.strip(_BOX) for line in said.getvalue().splitlines()[1:]]
+        sentence = " ".join(itertools.takewhile(bool, itertools.dropwhile(lambda line: not line, lines))).rstrip(".")
+        raise UserError(f"{sentence or 'The options cannot be understood'}; --help lists all options.") from None
+    if unknown:
+        raise UserError(_unknown(unknown, command))
+    return parsed_options
+
+
+def _command_of(options_type: Any, words: Sequence[str]) -> Any:
+    """Return the dataclass of the subcommand that `words` begin with, else `options_type` itself."""
+    if is_command(options_type):
+        return options_type
+    named = (one for one in get_args(options_type) if words and command_name(one) == words[0])
+    return next(named, options_type)
+
+
+def _no_command(words: Sequence[str], union: Any) -> str:
+    """Return the sentence for words that begin with no subcommand."""
+    names = [command_name(one) for one in get_args(union)]
+    if not words:
+        return f"Name a command, one of {', '.join(names)}; --help says what they do."
+    meant = difflib.get_close_matches(words[0], names, n=1)
+    return f"There is no command {words[0]}; {f'did you mean {meant[0]}?' if meant else '--help lists them all.'}"
+
+
+def _unknown(unknown: Sequence[str], command: Any) -> str:
+    """Return the sentence for words that are no option of `command`, which says what may have been meant."""
+    flags = [option.flag for group in groups_of(command) for option in group.options]
+    first = next((word for word in unknown if word.startswith("--")), unknown[0]).partition("=")[0]
+    known = answer(first, flags)
+    if known is not None:
+        return known
+    meant = difflib.get_close_matches(first, [*flags, *(f"--no-{flag[2:]}" for flag in flags)], n=1, cutoff=0.75)
+    hint = f"did you mean {meant[0]}?" if meant else "--help lists all options."
+    return f"Unrecognized options: {', '.join(unknown)}; {hint}"
 
 
 @contextlib.contextmanager

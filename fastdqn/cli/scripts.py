@@ -92,8 +92,7 @@ def parse(
     if _flag("resume-previous", words, False):
         raise UserError("--resume-previous goes with --resume, which names the run.")
     defaults = _defaults(options_type, words, game, device)
-    pairs = groups_of(defaults).parts is not None  # flags that a preset or a variant may have set can be taken back
-    options = parsed(options_type, words, defaults, description, pairs=pairs)
+    options = parsed(options_type, words, defaults, description, pairs=True)
     check(options)
     return _with_num_envs(options)
 

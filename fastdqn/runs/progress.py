@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console, Group
+from rich.control import Control
 from rich.live import Live
 from rich.progress_bar import ProgressBar
+from rich.segment import ControlType, Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -17,9 +19,17 @@ from fastdqn.runs.counters import Counters
 from fastdqn.runs.limits import StopTest
 from fastdqn.runs.stopwatch import percentages
 
+FIRST = ("env steps", "mean-100", "left", "env steps/s", "elapsed", "episodes")
+"""What a narrow terminal shows as long as it has room for it, the most important first."""
+_GAP = 2  # columns between two cells
+_BAR = (10, 28)  # columns, at least and at most
+
 
 class Progress:
     """Shows how a run stands, once a second on a terminal and every 10 s elsewhere, unless told otherwise.
+
+    A narrow terminal shows fewer figures. When one has been resized, what it has made of the lines shown last is taken
+    away first.
 
     Args:
         counters: of the run.
@@ -36,12 +46,15 @@ class Progress:
         self._speed: float | None = None
         self._metrics: Mapping[str, float] = {}
         self._console = Console(highlight=False)
-        self._seconds = seconds or (1.0 if self._console.is_terminal else 10.0)
+        self._alive = self._console.is_terminal and not self._console.is_dumb_terminal
+        self._seconds = seconds or (1.0 if self._alive else 10.0)
         self._next = 0.0
         self._live: Live | None = None
+        self._drawn: list[int] = []  # columns of each line shown last
 
     def say(self, sentence: str) -> None:
         """Print a sentence."""
+        self._erase_wrapped()
         self._console.print(sentence, soft_wrap=True)
 
     def newest(self, env_steps_per_s: float | None, metrics: Mapping[str, float]) -> None:
@@ -50,21 +63,23 @@ class Progress:
 
     def start(self) -> None:
         """Begin to show."""
-        if self._console.is_terminal:
+        if self._alive:
             self._live = Live(self._display(), console=self._console, auto_refresh=False)
             self._live.start()
 
     def stop(self) -> None:
         """Leave the terminal as it is."""
         if self._live is not None:
+            self._draw(self._live)
             self._live.stop()
+            self._drawn = []
 
     def show(self, now: float) -> None:
         """Show how the run stands, if it is time to; `now` is `time.perf_counter`'s."""
         if now < self._next:
             return
         if self._live is not None:
-            self._live.update(self._display(), refresh=True)
+            self._draw(self._live)
         elif self._next > 0.0:
             self.say(" | ".join(f"{name} {value}" for name, value in self._line().items()))
         self._next = now + self._seconds
@@ -107,18 +122,48 @@ class Progress:
         left = self._warm_up + counters.discarded_at - counters.env_steps
         return f"{left:,} env steps to the first update" if counters.updates == 0 and left > 0 else "training"
 
+    def _draw(self, live: Live) -> None:
+        display = self._display()
+        self._erase_wrapped()
+        live.update(display, refresh=True)
+        self._drawn = [Segment.get_line_length(line) for line in self._console.render_lines(display, pad=False)]
+
+    def _erase_wrapped(self) -> None:
+        """Erase the rows that a terminal made narrower has added to the lines shown last; rich erases one for each."""
+        added = sum(max(0, length - 1) // self._console.width for length in self._drawn)
+        up = (ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2), (ControlType.CURSOR_UP, 1))
+        self._console.control(Control(*up * added))
+        self._drawn = []
+
     def _display(self) -> Group:
-        cells = self._line()
-        table = Table(box=None, pad_edge=False)
+        width = self._console.width
+        cells = fitting(self._line(), width)
+        table = Table(box=None, pad_edge=False, padding=(0, _GAP // 2))
         for name in cells:
             table.add_column(name, justify="right", style="bold", header_style="dim", no_wrap=True)
         table.add_row(*cells.values())
+        share = f"{100 * self._fraction():.0f}%"
+        least, most = _BAR
+        texts = (f"{share} of the limit, {self._doing()}", f"{share}, {self._doing()}", share)
+        text = next((text for text in texts if least + 1 + len(text) <= width), share)
         bar = Table.grid(padding=(0, 1))
-        bar.add_row(
-            ProgressBar(total=1.0, completed=self._fraction(), width=28),
-            Text(f"{100 * self._fraction():.0f}% of the limit, {self._doing()}"),
-        )
+        bar.add_column(no_wrap=True)
+        bar.add_column(no_wrap=True)
+        shown = ProgressBar(total=1.0, completed=self._fraction(), width=max(1, min(most, width - 1 - len(text))))
+        bar.add_row(shown, Text(text))
         return Group(table, bar)
+
+
+def fitting(cells: Mapping[str, str], width: int) -> dict[str, str]:
+    """Return those of `cells` that `width` columns have room for, with their headings: the most important, in order."""
+    kept: set[str] = set()
+    left = width + _GAP
+    for name in (*FIRST, *(name for name in cells if name not in FIRST)):
+        needs = max(len(name), len(cells[name])) + _GAP
+        if needs <= left or not kept:
+            kept.add(name)
+            left -= needs
+    return {name: value for name, value in cells.items() if name in kept}
 
 
 def clock(seconds: float) -> str:

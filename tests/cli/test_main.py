@@ -20,8 +20,9 @@ def test_help_is_quick_and_complete() -> None:
         done = fastdqn("--help")
         fastest = min(fastest, time.perf_counter() - begin)
     assert fastest < 1.5  # on one busy core; LOG.md has the figure of a quiet one
-    for command in ("evaluate", "watch", "plot", "compare", "games"):
-        assert command in done.stdout
+    for command in ("train", "evaluate", "watch", "plot", "compare", "games"):
+        assert f"\n  {command} " in done.stdout
+    assert "\n    fastdqn games\n" in done.stdout
     for command, option in (("evaluate", "--protocol"), ("watch", "--values"), ("plot", "--what"), ("games", "NAME")):
         said = fastdqn(command, "--help")
         assert said.returncode == 0

@@ -208,10 +208,11 @@ def test_a_disk_that_fills_up_is_one_sentence(tmp_path: Path, limit: int) -> Non
 
 
 RECORD_EAGERLY = """
-import runpy, sys
+import os, runpy, sys
 import fastdqn.runs.run
 fastdqn.runs.run.RECORD_SECONDS = 0.0  # records come fast, so that the log outgrows the limit
 sys.argv = sys.argv[1:]
+sys.path.insert(0, os.path.dirname(sys.argv[0]))
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
 

@@ -113,7 +113,8 @@ def test_what_is_not_installed_is_one_sentence(tmp_path: Path, name: str, monkey
 
 
 def test_neither_is_imported_unless_asked_for(tmp_path: Path) -> None:
-    code = "import sys, runpy; sys.argv = sys.argv[1:]\ntry: runpy.run_path(sys.argv[0], run_name='__main__')\n"
+    code = "import os, sys, runpy; sys.argv = sys.argv[1:]; sys.path.insert(0, os.path.dirname(sys.argv[0]))\n"
+    code += "try: runpy.run_path(sys.argv[0], run_name='__main__')\n"
     code += "except SystemExit as end: assert not end.code, end.code\n"
     code += "assert not {'wandb', 'trackio'} & set(sys.modules)"
     words = ("--game", TOY_CATCH, "--replay-initial", "5", "--replay-size", "50", "--max-env-steps", "8")

@@ -1,0 +1,102 @@
+"""What other trainers call options that fastdqn has by another name, and where the two count differently.
+
+The names are those of CleanRL, Stable-Baselines3 and its zoo, Dopamine, Tianshou, and Rainbow by Kaixhin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+
+class Synonym(NamedTuple):
+    """What an option of fastdqn is called elsewhere."""
+
+    ours: str
+    others: str  # names, without dashes in front
+    differs: str = ""  # what to know before the value is copied
+
+
+_ENV_STEPS = "which counts env steps (4 frames each)"
+_FRAMES = "which counts env steps of 4 frames each: a quarter of the frames"
+_DECAY = "the env steps in which epsilon falls by 1, not a share of the run"
+_SYNC = "which counts env steps, not updates"
+_TABLE = (
+    Synonym("--game", "env env-id env-name environment task rom game-name"),
+    Synonym("--variant", "algo algorithm alg"),
+    Synonym("--max-env-steps", "total-timesteps total-steps num-timesteps n-timesteps timesteps", _ENV_STEPS),
+    Synonym("--max-env-steps", "num-steps max-steps max-timesteps t-max", _ENV_STEPS),
+    Synonym("--max-env-steps", "total-frames num-frames max-num-frames", _FRAMES),
+    Synonym("--max-minutes", "max-time time-limit minutes", "which counts from the start of the process"),
+    Synonym("--stop-score", "target-score reward-threshold solved-score target-reward"),
+    Synonym("--learning-rate", "lr adam-lr step-size"),
+    Synonym("--adam-epsilon", "adam-eps opt-eps optimizer-eps optimizer-epsilon"),
+    Synonym("--batch-size", "batch minibatch-size mini-batch-size", "for each env step: --steps multiplies it"),
+    Synonym("--gamma", "discount discount-factor discount-rate"),
+    Synonym("--replay-size", "buffer-size replay-buffer-size replay-capacity memory-capacity memory-size"),
+    Synonym("--replay-initial", "learning-starts learn-start min-replay-history warmup-steps start-timesteps"),
+    Synonym("--epsilon-decay", "exploration-fraction exploration-steps eps-decay epsilon-decay-period", _DECAY),
+    Synonym("--epsilon-start", "start-e eps-start exploration-initial-eps initial-epsilon"),
+    Synonym("--epsilon-final", "end-e eps-end exploration-final-eps final-epsilon epsilon-train"),
+    Synonym("--target-sync", "target-network-frequency target-update-interval target-update", _SYNC),
+    Synonym("--target-sync", "target-update-period target-update-freq target-update-frequency", _SYNC),
+    Synonym("--target-average", "tau polyak", "the share of the online network at each update"),
+    Synonym(
+        "--steps",
+        "train-frequency train-freq update-frequency update-freq update-period replay-frequency",
+        "the env steps for each update on so many times --batch-size transitions",
+    ),
+    Synonym("--n-step", "n-steps nstep multi-step update-horizon estimation-step"),
+    Synonym("--num-envs", "n-envs num-env n-env num-workers num-actors training-num"),
+    Synonym("--double", "double-q double-dqn use-double"),
+    Synonym("--dueling", "duel dueling-dqn use-dueling"),
+    Synonym("--noisy", "noisy-net noisy-nets"),
+    Synonym("--noisy-sigma", "noisy-std sigma sigma-init"),
+    Synonym("--distributional", "c51 categorical"),
+    Synonym("--prioritized", "prioritized-replay prioritised prioritised-replay per use-per"),
+    Synonym("--priority-exponent", "prioritized-replay-alpha per-alpha alpha"),
+    Synonym("--importance-exponent", "prioritized-replay-beta per-beta beta priority-weight"),
+    Synonym("--importance-decay", "prioritized-replay-beta-iters beta-anneal-steps", "which counts env steps"),
+    Synonym("--priority-floor", "prioritized-replay-eps per-eps"),
+    Synonym("--atoms", "n-atoms num-atoms"),
+    Synonym("--value-min", "v-min vmin"),
+    Synonym("--value-max", "v-max vmax"),
+    Synonym("--frame-skip", "frameskip frames-skip action-repeat"),
+    Synonym("--frame-stack", "framestack frames-stack stack num-stack n-stack stack-num history-length"),
+    Synonym("--frame-size", "screen-size image-size resolution"),
+    Synonym("--noop-max", "noops max-noops no-op-max"),
+    Synonym("--sticky-actions", "repeat-action-probability sticky sticky-action-prob", "a probability"),
+    Synonym("--episodic-life", "terminal-on-life-loss terminal-on-loss-of-life"),
+    Synonym("--clip-rewards", "clip-reward reward-clip reward-clipping"),
+    Synonym("--full-action-set", "full-action-space"),
+    Synonym("--max-frames", "max-episode-length max-episode-steps max-episode-frames", "in frames, 4 an env step"),
+    Synonym("--cuda", "gpu use-cuda use-gpu enable-cuda"),
+    Synonym("--device", "cpu no-gpu disable-cuda accelerator", "as in --device cpu"),
+    Synonym("--threads", "num-threads n-threads torch-threads"),
+    Synonym("--seeds", "num-seeds n-seeds num-runs"),
+    Synonym("--precision", "amp bf16 fp16 mixed-precision dtype", "as in --precision bf16"),
+    Synonym("--wandb", "track use-wandb log-wandb"),
+    Synonym("--project", "wandb-project wandb-project-name project-name"),
+    Synonym("--runs-dir", "log-dir logdir log-folder save-dir output-dir out-dir tensorboard-log"),
+    Synonym("--resume", "load load-model load-checkpoint restore checkpoint trained-agent"),
+    Synonym("--checkpoint-env-steps", "save-freq save-interval checkpoint-interval checkpoint-freq"),
+    Synonym("--log-seconds", "log-interval log-freq print-freq", "which counts seconds"),
+)
+SYNONYMS = {f"--{other}": synonym for synonym in _TABLE for other in synonym.others.split()}
+"""By the name that an option has elsewhere."""
+
+
+def answer(flag: str, flags: Collection[str]) -> str | None:
+    """Return a sentence on what fastdqn calls the option `flag`, None if nobody is known to call any so.
+
+    Args:
+        flag: with its dashes.
+        flags: what there is to be named here.
+    """
+    synonym = SYNONYMS.get(flag)
+    if synonym is None:
+        return None
+    differs = f", {synonym.differs}" if synonym.differs else ""
+    if synonym.ours not in flags:
+        return f"There is no option {flag}; fastdqn calls it {synonym.ours}, which this command does not have."
+    return f"There is no option {flag}; fastdqn calls it {synonym.ours}{differs}."

@@ -1,0 +1,108 @@
+"""--help: groups, the common options first, wrapped to the terminal."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import pytest
+import tyro
+
+from fastdqn.cli import main
+from fastdqn.cli.help import COMMON, groups_of, help_of
+from fastdqn.cli.scripts import parse
+from tests.helpers.scripts import ROOT, loaded
+
+SCRIPTS = sorted(path.stem for path in (ROOT / "experiments").glob("[0-9]*.py"))
+COMMANDS = (main.Evaluate, main.Watch, main.Plot, main.Compare, main.Games)
+
+
+def printed(script: str, capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """Return what a script prints on --help."""
+    found = loaded(script)
+    with pytest.raises(SystemExit) as end:
+        parse(found.options_type, "01 one: two.", (*words, "--help"), script=script, **found.defaults)
+    assert not end.value.code
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("columns", [40, 80, 120, 300])
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_every_line_fits(
+    script: str, columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr(sys, "argv", ["script.py"])
+    text = printed(script, capsys)
+    assert max(map(len, text.splitlines())) <= min(columns, 110)
+    assert not [line for line in text.splitlines() if line != line.rstrip()]
+    for noise in ("%", "{None}", "None)", "False)", "True)", "\xa0", "──"):
+        assert noise not in text
+
+
+def test_the_common_options_come_first_and_each_option_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    text = printed("10_rainbow", capsys)
+    places = [text.index(f"\n  {flag}") for flag in COMMON if flag != "--small"]
+    assert places == sorted(places)
+    assert places[-1] < text.index("\nThe run: where, for how long, and what it leaves behind\n")
+    assert text.index("\nDeep Q-learning\n") < text.index("\n  --replay-size INT ")
+    flags = [option.flag for group in groups_of(loaded("10_rainbow").options_type) for option in group.options]
+    assert len(flags) == len(set(flags))
+    fields = dataclasses.fields(loaded("10_rainbow").options_type)
+    assert len(flags) == sum(len(dataclasses.fields(getattr(parse_nothing(), field.name))) for field in fields)
+    for script in SCRIPTS:
+        known = {option.flag for group in groups_of(loaded(script).options_type) for option in group.options}
+        assert {"--game", "--seed"} <= known
+    assert "--small" in known  # 11's
+
+
+def parse_nothing() -> object:
+    """Return 10's options without a word."""
+    return parse(loaded("10_rainbow").options_type, "", [])
+
+
+def test_defaults_are_the_games(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    pong = printed("10_rainbow", capsys)
+    breakout = printed("10_rainbow", capsys, "--game", "breakout", "--variant", "rainbow")
+    assert "Transitions that the replay holds. (default: 100000)" in pong
+    assert "Transitions that the replay holds. (default: 1000000)" in breakout
+    assert "\n  --double " in pong
+    assert "\n  --[no-]double " in breakout
+    assert "One of dqn, n-step, double, " in pong  # too long for the left column
+    assert "\n  --precision {auto,fp32,bf16}" in pong
+
+
+@dataclasses.dataclass(frozen=True)
+class Mine:
+    """Options of a script of one's own. They have all kinds of types."""
+
+    place: Annotated[Path, tyro.conf.Positional]
+    """Where,
+    over two lines, with 50% and a [bracket]."""
+    hidden: tyro.conf.Suppress[int] = 1
+    way: Literal["left", "right"] | None = "left"
+    share: float | None = None
+
+
+def test_a_dataclass_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    text = help_of(Mine, None, "About.\n\n    an example, as it stands\n", "mine")
+    assert text.startswith("usage: mine PLACE [OPTIONS]\n\nAbout.\n\n    an example, as it stands\n")
+    assert "  PLACE                    Where, over two lines, with 50% and a [bracket].\n" in text
+    assert "  --way {left,right}|None  (default: left)\n" in text
+    assert "\n  --share FLOAT\n" in text
+    assert "hidden" not in text
+
+
+def test_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    text = help_of(main.Evaluate | main.Games, None, "About.", "fastdqn")
+    assert "\n  evaluate  Play whole games with a trained network under a named protocol, and\n" in text
+    for command in COMMANDS:
+        assert max(map(len, help_of(command, None, "", "fastdqn").splitlines())) <= 80

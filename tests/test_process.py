@@ -1,0 +1,94 @@
+"""What a Python without fastdqn, or without what it needs, says of a command; and what a bare make prints."""
+
+from __future__ import annotations
+
+from fastdqn.process import NEEDED
+
+import ast
+import importlib.metadata
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.scripts import ROOT, SHORT, only_run
+
+
+def bare(*words: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """Run Python without its installed packages."""
+    command = [sys.executable, "-S", *words]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env={"PATH": ""}, check=False)
+
+
+def is_run(path: Path) -> bool:
+    """Tell whether a file is a script."""
+    return '__name__ == "__main__"' in path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for folder in ("experiments", "bench") for path in sorted((ROOT / folder).glob("*.py")) if is_run(path)],
+    ids=lambda path: path.name,
+)
+def test_without_the_environment_a_script_says_how_to_get_it(path: Path, tmp_path: Path) -> None:
+    done = bare(str(path), "--help", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith(f"error: {sys.executable} has no torch, numpy, gymnasium and 8 more packages; ")
+    assert ". .venv/bin/activate" in done.stderr
+    assert "`make pong`" in done.stderr
+
+
+def test_without_the_environment_the_command_says_so() -> None:
+    for module in ("fastdqn", "fastdqn.cli.main"):
+        done = bare("-m", module, "games")
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+        assert ". .venv/bin/activate" in done.stderr
+
+
+def test_an_installed_fastdqn_without_its_dependencies(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "fastdqn", tmp_path / "fastdqn", ignore=shutil.ignore_patterns("__pycache__"))
+    done = bare("-m", "fastdqn", "games", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.endswith("; install fastdqn again, together with what it depends on.\n")
+
+
+def test_a_script_finds_the_checkout_where_no_fastdqn_is_installed(tmp_path: Path) -> None:
+    """All packages but fastdqn: the path of the environment's without what its .pth files add."""
+    packages = [path for path in sys.path if path.endswith("site-packages")]
+    code = f"import runpy, sys; sys.path = [sys.argv[1], *{packages}, *sys.path]; sys.argv = sys.argv[2:]\n"
+    code += "runpy.run_path(sys.argv[0], run_name='__main__')"
+    words = [
+        str(ROOT / "experiments"),
+        str(ROOT / "experiments" / "01_baseline.py"),
+        *SHORT,
+        "--runs-dir",
+        str(tmp_path),
+    ]
+    done = bare("-c", code, *words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert only_run(tmp_path).name.endswith("-pong-01_baseline")
+
+
+def test_what_is_needed_are_dependencies() -> None:
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    said = ast.literal_eval(text.split("\ndependencies = ")[1].split("\n]")[0] + "]")
+    dependencies = {one.split(">")[0] for one in said}
+    packages = importlib.metadata.packages_distributions()
+    found = {name: {one.lower().replace("_", "-") for one in packages[name]} & dependencies for name in NEEDED}
+    assert all(found.values()), found
+    assert dependencies - set().union(*found.values()) == {"matplotlib", "pillow"}  # pictures alone need these
+
+
+def test_a_bare_make_lists_every_target() -> None:
+    make = shutil.which("make")
+    if make is None:
+        pytest.skip("there is no make")
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = text.split(".PHONY: ")[1].splitlines()[0].split()
+    done = subprocess.run([make], capture_output=True, text=True, cwd=ROOT, check=True)
+    lines = done.stdout.splitlines()[1:]
+    assert [line.split()[0] for line in lines] == targets
+    assert {len(line) - len(line[2:].lstrip("abcdefghijklmnopqrstuvwxyz").lstrip()) for line in lines} == {11}
