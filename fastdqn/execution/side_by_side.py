@@ -102,12 +102,17 @@ class SeveralGradients(NothingUnfinished):
         metrics = self._threads(
             *[partial(one.gradient, one.group, batch) for one, batch in zip(replicas, batches, strict=True)]
         )
-        for one in replicas:
-            for parameter, own in zip(learner.group.parameters, one.group.parameters, strict=True):
-                parameter.grad = own.grad
+        gradients = [[parameter.grad for parameter in one.group.parameters] for one in replicas]
+        for gradient in gradients:
+            self._lend(gradient)
             learner.descent.step(learner.group)
             learner.stepped(learner.group)
+        self._lend(gradients[0])  # its own, which it may write over
         return metrics
+
+    def _lend(self, gradient: Sequence[Tensor | None]) -> None:
+        for parameter, own in zip(self.learner.group.parameters, gradient, strict=True):
+            parameter.grad = own
 
     def act(self, obs: Tensor) -> Tensor:
         """Return the actions (N,) for (N, C, H, W); in each thread those of some of the games."""
