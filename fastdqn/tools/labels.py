@@ -1,4 +1,4 @@
-"""What tables and pictures call a run: its script, its agent or variant, and in what it differs, in a person's words."""
+"""What tables and pictures call a run: script, agent or variant, and in what it differs, in a person's words."""
 
 from __future__ import annotations
 

@@ -49,8 +49,8 @@ class Panel(NamedTuple):
 def draw_curves(groups: Groups, out: Path, games: int = WINDOW_EPISODES, over: Axis | None = None) -> None:
     """Draw the mean score of the last games, a panel for each game and a colour for each label.
 
-    Runs that differ in their seed alone are drawn as their mean and the range from the lowest to the highest: those that
-    have finished, the newest of each seed; a run that has ended counts on with its last value. A run that has not
+    Runs that differ in their seed alone are drawn as their mean and the range from the lowest to the highest: those
+    that have finished, the newest of each seed; a run that has ended counts on with its last value. A run that has not
     finished is a thin dashed line of its own, if its seed has none that has.
 
     Args:
@@ -155,10 +155,8 @@ class Picture:
         places: list[Any] = grid.flatten().tolist()
         for unused in places[count:]:
             unused.remove()
-        self.panels = [
-            Panel(axes, game, axis)
-            for axes, (game, axis) in zip(places, ((game, axis) for game in groups for axis in over), strict=False)
-        ]
+        shown = [(game, axis) for game in groups for axis in over]
+        self.panels = [Panel(axes, *what) for axes, what in zip(places, shown, strict=False)]
 
     def finish(self, out: Path, what: str, y: str, said: Sequence[str]) -> None:
         """Add titles, axes' labels and the legend, and write the picture.
@@ -210,7 +208,9 @@ class Picture:
         columns = max(1, min(len(words), LETTERS // (longest + 8)))
         rows = math.ceil(len(words) / columns) + sum(text.count("\n") for text in words) + bool(said)
         self._figure.set_size_inches(WIDTH, self._height + 0.2 * rows + 0.3)
-        legend = self._figure.legend(handles, words, loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
+        legend = self._figure.legend(
+            handles, words, loc="outside lower center", ncols=columns, frameon=False, fontsize=9
+        )
         if said:
             legend.set_title("; ".join(said), prop={"size": 9})
 
@@ -267,4 +267,9 @@ def _tidy(axes: Any) -> None:
     axes.tick_params(labelsize=9)
     axes.xaxis.set_major_locator(MaxNLocator(5, steps=TICKS))
     axes.yaxis.set_major_locator(MaxNLocator(6, steps=TICKS))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    axes.yaxis.set_major_formatter(FuncFormatter(_figure))
+
+
+def _figure(value: float, _: int | None = None) -> str:
+    """Return what stands at a tick."""
+    return f"{value:,.10g}"
