@@ -14,7 +14,7 @@ from fastdqn.cli.folders import RUNS, RunFolders, folders_of, leave_out
 from fastdqn.errors import RunError, UserError
 
 if TYPE_CHECKING:
-    import torch
+    from fastdqn.tools.evaluate import Agent
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,20 +56,24 @@ def evaluate(options: Evaluate) -> int:
     _check(options)
     folders = folders_of(options.runs, options.runs_dir)
     from fastdqn.execution.devices import prepare_device
-    from fastdqn.tools.evaluate import PROTOCOLS
+    from fastdqn.tools.evaluate import PROTOCOLS, load_agent
 
     device = prepare_device(options.device)
     means: dict[Path, float] = {}
     why: list[UserError] = []
-    print(f"{options.protocol}: {PROTOCOLS[options.protocol].about}")
+    said = ""
     with process.running():
         for folder in folders:
             try:
-                mean = _evaluated(folder, options, device)
+                agent = load_agent(folder, device)
+                if not said:
+                    said = f"{options.protocol}: {PROTOCOLS[options.protocol].about}"
+                    print(said)
+                mean = _evaluated(agent, folder, options)
             except UserError as error:
                 why.append(error)
                 if len(folders) > 1:
-                    leave_out(error)
+                    leave_out(error if str(folder) in str(error) else f"{folder}: {error}")
                 continue
             if process.stop_signal():
                 break
@@ -96,8 +100,8 @@ def _check(options: Evaluate) -> None:
         raise UserError(f"--max-minutes must be more than 0, not {options.max_minutes:g}.")
 
 
-def _evaluated(run: Path, options: Evaluate, device: torch.device) -> float | None:
-    """Evaluate a run, print a line and write a file; return the mean score, None if no game has finished.
+def _evaluated(agent: Agent, run: Path, options: Evaluate) -> float | None:
+    """Evaluate a run's agent, print a line and write a file; return the mean score, None if no game has finished.
 
     Raises:
         UserError: the run cannot be evaluated.
@@ -105,9 +109,7 @@ def _evaluated(run: Path, options: Evaluate, device: torch.device) -> float | No
     """
     from fastdqn.envs import games
     from fastdqn.tools.evaluate import evaluate as play
-    from fastdqn.tools.evaluate import load_agent
 
-    agent = load_agent(run, device)
     began, shown = time.monotonic(), [time.monotonic()]
 
     def stop() -> str | None:

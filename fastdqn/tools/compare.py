@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -59,6 +60,29 @@ def bootstrap(scores: NDArray[np.float64], seed: int = 0) -> Interval:
     return Interval(interquartile_mean(scores), low, high)
 
 
+def _reached(run: RunData, name: str, unit: float) -> float | None:
+    """Return how far a run came by its summary, or by its last game where that is of an earlier process or missing."""
+    last: Any = run.episodes[-1][name] if run.episodes else None
+    value = last if run.ended == "running" else run.summary.get(name, last)
+    return None if value is None else value / unit
+
+
+def _human(run: RunData) -> float | None:
+    return None if run.mean_100 is None else human_normalised(run.game, run.mean_100)
+
+
+def _speed(run: RunData) -> float | None:
+    return run.summary.get("median_env_steps_per_s")
+
+
+def _mean(run: RunData) -> float | None:
+    return run.mean_100
+
+
+def _examined(run: RunData, examined: str, name: str = "mean") -> float | None:
+    return run.summary.get(examined, {}).get(name)
+
+
 class Column(NamedTuple):
     """A figure of a run, and how it is written."""
 
@@ -69,14 +93,14 @@ class Column(NamedTuple):
     examined: str = ""  # for a score of games after the training: its name in summary.json
 
 
-COLUMNS: tuple[Column, ...] = (
-    Column("minutes", lambda run: _reached(run, "elapsed", 60.0), "{:,.1f}"),
-    Column("env\nsteps", lambda run: _reached(run, "env_steps", 1.0), "{:,.0f}"),
-    Column("env\nsteps/s", lambda run: run.summary.get("median_env_steps_per_s"), "{:,.1f}"),
-    Column("mean-100", lambda run: run.mean_100, "{:,.2f}", True),
-    Column("human", lambda run: _human(run), "{:,.0%}", True),
-    Column("fresh\ngames", lambda run: _examined(run, "fresh", "mean"), "{:,.2f}", True, "fresh"),
-    Column("Nature's\nprotocol", lambda run: _examined(run, "nature", "mean"), "{:,.2f}", True, "nature"),
+COLUMNS = (
+    Column("minutes", partial(_reached, name="elapsed", unit=60.0), "{:,.1f}"),
+    Column("env\nsteps", partial(_reached, name="env_steps", unit=1.0), "{:,.0f}"),
+    Column("env\nsteps/s", _speed, "{:,.1f}"),
+    Column("mean-100", _mean, "{:,.2f}", True),
+    Column("human", _human, "{:,.0%}", True),
+    Column("fresh\ngames", partial(_examined, examined="fresh"), "{:,.2f}", True, "fresh"),
+    Column("Nature's\nprotocol", partial(_examined, examined="nature"), "{:,.2f}", True, "nature"),
 )
 """The last three are shown only where a run has them. Games are fresh that were played after the run was solved."""
 ALWAYS = COLUMNS[:4]
@@ -201,18 +225,3 @@ def _together(kind: Chosen, columns: Sequence[Column]) -> list[list[str]]:
         for line, cell in zip(lines, cells, strict=True):
             line.append(cell)
     return lines
-
-
-def _reached(run: RunData, name: str, unit: float) -> float | None:
-    """Return how far a run came by its summary, or by its last game where that is of an earlier process or missing."""
-    last: Any = run.episodes[-1][name] if run.episodes else None
-    value = last if run.ended == "running" else run.summary.get(name, last)
-    return None if value is None else value / unit
-
-
-def _human(run: RunData) -> float | None:
-    return None if run.mean_100 is None else human_normalised(run.game, run.mean_100)
-
-
-def _examined(run: RunData, examined: str, name: str) -> float | None:
-    return run.summary.get(examined, {}).get(name)

@@ -81,7 +81,7 @@ def grouped(runs: Sequence[RunData]) -> Groups:
             for label, members in labels.items()
             for limit, alike in _by_limits(members).items()
         }
-        groups[game] = {label: told[label] for label in sorted(told, key=_in_order)}
+        groups[game] = {label: told[label] for label in sorted(told, key=in_order)}
     return groups
 
 
@@ -137,7 +137,7 @@ def _told(run: RunData, kin: Sequence[RunData]) -> list[str]:
     return [said for said in (_said(name, mine[name]) for name in sorted(names)) if said]
 
 
-def _in_order(label: str) -> list[tuple[float, str]]:
+def in_order(label: str) -> list[tuple[float, str]]:
     """Return what labels are sorted by: their words, and their numbers as numbers."""
     parts = re.split(r"(\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]\d+)?)", label)
     return [(float(part.replace(",", "")), "") if i % 2 else (0.0, part) for i, part in enumerate(parts)]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fastdqn.envs import games as atari
 from fastdqn.errors import UserError
 from fastdqn.runs.limits import WINDOW_EPISODES
-from fastdqn.tools.labels import Groups, shared_agent
+from fastdqn.tools.labels import Groups, in_order, shared_agent
 from fastdqn.tools.reading import Chosen, RunData, chosen, whole_lines
 
 GRID = 400  # points of a mean curve
@@ -139,7 +139,7 @@ class Picture:
         self._pyplot: Any = pyplot
         self._runs = [run for labels in groups.values() for runs in labels.values() for run in runs]
         self.chosen = {game: {name: chosen(runs) for name, runs in labels.items()} for game, labels in groups.items()}
-        names = list(dict.fromkeys(label for labels in groups.values() for label in labels))
+        names = sorted({label for labels in groups.values() for label in labels}, key=in_order)
         self.styles: Mapping[str, tuple[str, Any]] = {
             name: (COLORS[i % len(COLORS)], LINES[i // len(COLORS) % len(LINES)]) for i, name in enumerate(names)
         }
@@ -153,10 +153,9 @@ class Picture:
         )
         self._columns = columns
         places: list[Any] = grid.flatten().tolist()
-        for unused in places[count:]:
+        self.panels = [Panel(places.pop(0), game, axis) for game in groups for axis in over]
+        for unused in places:
             unused.remove()
-        shown = [(game, axis) for game in groups for axis in over]
-        self.panels = [Panel(axes, *what) for axes, what in zip(places, shown, strict=False)]
 
     def finish(self, out: Path, what: str, y: str, said: Sequence[str]) -> None:
         """Add titles, axes' labels and the legend, and write the picture.
@@ -208,11 +207,8 @@ class Picture:
         columns = max(1, min(len(words), LETTERS // (longest + 8)))
         rows = math.ceil(len(words) / columns) + sum(text.count("\n") for text in words) + bool(said)
         self._figure.set_size_inches(WIDTH, self._height + 0.2 * rows + 0.3)
-        legend = self._figure.legend(
-            handles, words, loc="outside lower center", ncols=columns, frameon=False, fontsize=9
-        )
-        if said:
-            legend.set_title("; ".join(said), prop={"size": 9})
+        place: dict[str, Any] = {"loc": "outside lower center", "ncols": columns, "frameon": False}
+        self._figure.legend(handles, words, title="; ".join(said) or None, fontsize=9, title_fontsize=9, **place)
 
     def _entries(self) -> Iterator[tuple[str, Any, float, str]]:
         """Yield for each line of the legend: label, style of the line or None for the label's, width, words."""
