@@ -70,7 +70,9 @@ def draw_curves(groups: Groups, out: Path, games: int = WINDOW_EPISODES, over: A
         size = picture.scales[panel.over].size
         for label, sorted_runs in picture.chosen[panel.game].items():
             color, line = picture.styles[label]
-            curves = [run.curve(panel.over, games) for run in sorted_runs.finished]
+            curves = [
+                curve for curve in (run.curve(panel.over, games) for run in sorted_runs.finished) if curve[0].size
+            ]
             if len(curves) > 1:
                 bands = True
                 grid, stacked = common_grid(curves)
