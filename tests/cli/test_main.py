@@ -40,7 +40,7 @@ def test_evaluate_says_and_writes_what_it_found(runs: TrainedRuns) -> None:
     said = json.loads((runs["09"] / "evaluation-training.json").read_text())
     assert (said["games"], said["protocol"], len(said["scores"])) == (3, "training", 3)
     nothing = fastdqn("evaluate", str(runs["09"]), "--protocol", "nature", "--max-minutes", "0.00001")
-    assert "No game has finished" in nothing.stdout
+    assert "no game has finished" in nothing.stdout
 
 
 def test_plot_and_compare(runs: TrainedRuns, tmp_path: Path) -> None:
