@@ -15,6 +15,24 @@ from fastdqn.errors import UserError
 from fastdqn.options.presets import PRESETS
 
 _PREFIX = re.compile(r"^ale/", re.IGNORECASE)
+_TITLES = {
+    "et": "E.T.",
+    "hero": "H.E.R.O.",
+    "jamesbond": "James Bond",
+    "kung_fu_master": "Kung-Fu Master",
+    "mario_bros": "Mario Bros.",
+    "montezuma_revenge": "Montezuma's Revenge",
+    "mr_do": "Mr. Do!",
+    "ms_pacman": "Ms. Pac-Man",
+    "pacman": "Pac-Man",
+    "qbert": "Q*bert",
+    "riverraid": "River Raid",
+    "tic_tac_toe_3d": "Tic-Tac-Toe 3D",
+    "up_n_down": "Up 'n Down",
+    "wizard_of_wor": "Wizard of Wor",
+    "yars_revenge": "Yars' Revenge",
+}
+"""The games whose titles are more than the words of their ROMs."""
 _SUFFIX = re.compile(r"(-ram)?(deterministic|noframeskip)?(-v\d+)?$", re.IGNORECASE)
 
 
@@ -64,6 +82,13 @@ def rom_of(name: str) -> str:
 def gymnasium_id(rom: str) -> str:
     """Return the Gymnasium id without frame skip, say PongNoFrameskip-v4 for pong."""
     return "".join(part.capitalize() for part in rom.split("_")) + "NoFrameskip-v4"
+
+
+def title_of(name: str) -> str:
+    """Return what people call a game, say Space Invaders for the ROM space_invaders, and Catch for my.module:Catch."""
+    if is_custom(name):
+        return name.rpartition(":")[2]
+    return _TITLES.get(name) or " ".join(part.capitalize() for part in name.split("_"))
 
 
 def actions_of(rom: str) -> int:

@@ -75,16 +75,24 @@ def new_folder(parent: Path, game: str, script: str) -> Path:
     raise RunError(f"There are already a thousand folders called {stem} in {parent}.")
 
 
+def running_in(run: Path) -> int | None:
+    """Return the id of the process in which a run is going on, None where it is not."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, psutil.Error):
+        said: dict[str, Any] = json.loads((run / RUNNING).read_text(encoding="utf-8"))
+        if psutil.Process(said["pid"]).create_time() == said["created"]:
+            return int(said["pid"])
+    return None
+
+
 def refuse_running(run: Path) -> None:
     """Refuse to resume a run that is still going on.
 
     Raises:
         UserError: it is.
     """
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, psutil.Error):
-        said: dict[str, Any] = json.loads((run / RUNNING).read_text(encoding="utf-8"))
-        if psutil.Process(said["pid"]).create_time() == said["created"]:
-            raise UserError(f"The run {run} is still going on, in process {said['pid']}.")
+    pid = running_in(run)
+    if pid is not None:
+        raise UserError(f"The run {run} is still going on, in process {pid}.")
 
 
 def mark_running(run: Path) -> None:

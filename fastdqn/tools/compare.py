@@ -1,17 +1,32 @@
-"""Comparing runs: a line for each; for runs that differ in the seed alone also the interquartile mean."""
+"""Comparing runs: a line for each; for runs that differ in their seed alone also medians and the interquartile mean."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
-from fastdqn.tools.plot import RunData, grouped
+from fastdqn.envs.games import title_of
+from fastdqn.envs.scores import human_normalised
+from fastdqn.tools.labels import Groups, shared_agent
+from fastdqn.tools.reading import Chosen, RunData, chosen
 
 BOOTSTRAPS = 2000
 LEVEL = 0.95
+NARROW = 14  # letters of a label, at least
+ABOUT = (
+    "IQM: of scores the mean of their middle half, and its 95% interval by bootstrap over the runs; of minutes, env "
+    "steps and speeds the median."
+)
 
 
 class Interval(NamedTuple):
@@ -45,41 +60,168 @@ def bootstrap(scores: NDArray[np.float64], seed: int = 0) -> Interval:
     return Interval(interquartile_mean(scores), low, high)
 
 
-class Line(NamedTuple):
-    """What a table says of a run."""
-
-    label: str
-    seed: int
-    ended: str
-    minutes: float
-    env_steps: int
-    env_steps_per_s: float | None
-    score: float  # mean of the last 100 games
+def _reached(run: RunData, name: str, unit: float) -> float | None:
+    """Return how far a run came by its summary, or by its last game where that is of an earlier process or missing."""
+    last: Any = run.episodes[-1][name] if run.episodes else None
+    value = last if run.ended == "running" else run.summary.get(name, last)
+    return None if value is None else value / unit
 
 
-def lines_of(runs: Sequence[RunData]) -> list[tuple[Line, ...]]:
-    """Return the lines of `runs`, those of one group together."""
-    groups: list[tuple[Line, ...]] = []
-    for label, members in grouped(runs).items():
-        lines: list[Line] = []
-        for run in sorted(members, key=lambda one: int(one.config["run"]["seed"])):
-            summary, last = run.summary or {}, run.episodes[-1]
-            elapsed = summary.get("elapsed", last["elapsed"])
-            lines.append(
-                Line(
-                    label,
-                    int(run.config["run"]["seed"]),
-                    str(summary.get("reason") or "unfinished"),
-                    elapsed / 60.0,
-                    int(summary.get("env_steps", last["env_steps"])),
-                    summary.get("median_env_steps_per_s"),
-                    float(last["mean_100"]),
-                )
-            )
-        groups.append(tuple(lines))
-    return groups
+def _human(run: RunData) -> float | None:
+    return None if run.mean_100 is None else human_normalised(run.game, run.mean_100)
 
 
-def score_of(lines: Sequence[Line]) -> Interval:
-    """Return the interquartile mean of a group's final scores over its seeds, with its interval."""
-    return bootstrap(np.array([line.score for line in lines]))
+def _speed(run: RunData) -> float | None:
+    return run.summary.get("median_env_steps_per_s")
+
+
+def _mean(run: RunData) -> float | None:
+    return run.mean_100
+
+
+def _examined(run: RunData, examined: str, name: str = "mean") -> float | None:
+    return run.summary.get(examined, {}).get(name)
+
+
+class Column(NamedTuple):
+    """A figure of a run, and how it is written."""
+
+    heading: str
+    of: Callable[[RunData], float | None]
+    form: str
+    score: bool = False  # of several runs the interquartile mean, otherwise the median
+    examined: str = ""  # for a score of games after the training: its name in summary.json
+
+
+COLUMNS = (
+    Column("minutes", partial(_reached, name="elapsed", unit=60.0), "{:,.1f}"),
+    Column("env\nsteps", partial(_reached, name="env_steps", unit=1.0), "{:,.0f}"),
+    Column("env\nsteps/s", _speed, "{:,.1f}"),
+    Column("mean-100", _mean, "{:,.2f}", True),
+    Column("human", _human, "{:,.0%}", True),
+    Column("fresh\ngames", partial(_examined, examined="fresh"), "{:,.2f}", True, "fresh"),
+    Column("Nature's\nprotocol", partial(_examined, examined="nature"), "{:,.2f}", True, "nature"),
+)
+"""The last three are shown only where a run has them. Games are fresh that were played after the run was solved."""
+ALWAYS = COLUMNS[:4]
+
+
+def table_of(groups: Groups) -> Table:
+    """Return the table of runs: a section for each game and label, a line for each run.
+
+    Where several runs of a label have finished, lines have their medians, the interquartile means of their scores and
+    the ends of the intervals; a run that does not count among them is marked.
+    """
+    runs = [run for labels in groups.values() for members in labels.values() for run in members]
+    columns = [column for column in COLUMNS if column in ALWAYS or any(column.of(run) is not None for run in runs)]
+    kinds = {game: {label: chosen(runs) for label, runs in labels.items()} for game, labels in groups.items()}
+    several = any(len(kind.finished) > 1 for labels in kinds.values() for kind in labels.values())
+    table = _table(ABOUT if several else None)
+    table.add_column("seed", justify="right", no_wrap=True)
+    table.add_column("ended", no_wrap=True)
+    for column in columns:
+        table.add_column(column.heading, justify="right", no_wrap=True)
+    agent = shared_agent(runs)
+    for game, labels in groups.items():
+        table.add_row(Text(f"{title_of(game)}, agent {agent}" if agent else title_of(game), style="bold"))
+        for label, members in labels.items():
+            kind, words = kinds[game][label], label
+            for run in members:
+                counts = run in kind.finished
+                ended = run.ended if counts or len(members) == 1 else f"{run.ended} *"
+                cells = [str(run.seed), ended, *(_cell(run, column) for column in columns)]
+                table.add_row(Text(words), *cells, style="" if counts else "dim")
+                words = ""
+            if len(kind.finished) > 1:
+                for line, style in zip(_together(kind, columns), ("bold", "", ""), strict=True):
+                    table.add_row(*line, style=style)
+            table.add_section()
+    return table
+
+
+def means_of(groups: Groups, means: Mapping[Path, float]) -> Table:
+    """Return the table of what runs score in an evaluation: a line for each game and label, over its runs that count.
+
+    Args:
+        groups: runs by game and label.
+        means: the mean score of each, by its folder.
+    """
+    table = _table()
+    for heading in ("runs", "mean", "lowest", "highest", "human"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for game, labels in groups.items():
+        table.add_row(Text(title_of(game), style="bold"))
+        for label, members in labels.items():
+            scores = [means[run.folder] for run in chosen(members).finished]
+            if scores:
+                mean = statistics.fmean(scores)
+                human = human_normalised(game, mean)
+                cells = [f"{value:,.2f}" for value in (mean, min(scores), max(scores))]
+                table.add_row(Text(label), str(len(scores)), *cells, "-" if human is None else f"{human:,.0%}")
+        table.add_section()
+    return table
+
+
+def show(table: Table, notes: Sequence[str]) -> None:
+    """Print a table, as wide as it needs to be, and sentences on it."""
+    console = Console(highlight=False)
+    wide = console.width if console.is_terminal else 160  # a file or a pipe has room for every column
+    console.width = 1000  # to measure what the table would like to have
+    longest = max(len(str(cell)) for cell in table.columns[0].cells)
+    least = console.measure(table).maximum - max(longest - NARROW, 0)  # only the first column can be folded
+    console.width = max(wide, least)
+    console.print(table)
+    for note in notes:
+        console.print(note, soft_wrap=True, markup=False)
+
+
+def notes_of(groups: Groups) -> list[str]:
+    """Return a sentence for each run that is marked in the table, and one if their speeds cannot be compared."""
+    notes = left_out(groups)
+    machines = {run.machine for labels in groups.values() for members in labels.values() for run in members}
+    if len(machines - {None}) > 1:
+        notes.append("The runs come from different machines: their minutes and env steps/s say little of each other.")
+    return notes
+
+
+def left_out(groups: Groups, lone: bool = False) -> list[str]:
+    """Return a sentence for each run that does not count with others of its kind; `lone` ones have no others."""
+    return [
+        f"* {folder} {why}: it does not count."
+        for labels in groups.values()
+        for members in labels.values()
+        if lone or len(members) > 1
+        for folder, why in chosen(members).left_out.items()
+    ]
+
+
+def _table(caption: str | None = None) -> Table:
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    table.caption, table.caption_justify = caption, "left"
+    table.add_column("run", min_width=NARROW, overflow="fold")
+    return table
+
+
+def _cell(run: RunData, column: Column) -> str:
+    value, error = column.of(run), _examined(run, column.examined, "standard_error")
+    if value is None:
+        return "-"
+    return column.form.format(value) + ("" if error is None else f" ± {error:.2f}")
+
+
+def _together(kind: Chosen, columns: Sequence[Column]) -> list[list[str]]:
+    """Return the lines of several finished runs: medians and interquartile means, and the ends of their intervals."""
+    runs = kind.finished
+    solved = sum(run.ended == "solved" for run in runs)
+    asked = any(run.config["run"].get("stop_score") is not None for run in runs)
+    lines = [[f"IQM of {len(runs)} runs", "", f"{solved}/{len(runs)} solved" if asked else ""]]
+    lines += [["  95% from", "", ""], ["  to", "", ""]]
+    for column in columns:
+        values = [value for value in map(column.of, runs) if value is not None]
+        cells = ["-", "", ""]
+        if len(values) == len(runs):
+            found = bootstrap(np.array(values)) if column.score else [statistics.median(values)]
+            cells[: len(found)] = [column.form.format(value) for value in found]
+        for line, cell in zip(lines, cells, strict=True):
+            line.append(cell)
+    return lines

@@ -1,152 +1,115 @@
-"""Learning curves: one run or many, over env steps and over wall time, seeds of one kind as a mean and a band."""
+"""Pictures of runs: learning curves and speeds, a panel for each game, seeds of one kind as a mean and a band."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+import math
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdqn.envs import games as atari
 from fastdqn.errors import UserError
-from fastdqn.options.groups import learnt_by
-from fastdqn.runs.folder import read_config
+from fastdqn.runs.limits import WINDOW_EPISODES
+from fastdqn.tools.labels import Groups, in_order, shared_agent
+from fastdqn.tools.reading import Chosen, RunData, chosen, whole_lines
 
 GRID = 400  # points of a mean curve
-NAMED = ("seed", "name", "variant")
-"""Options that change what is learnt, but are said in another way: by the band, or at the beginning of the label."""
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+"""Of Okabe & Ito 2008, "Color Universal Design", whom the colour-blind can tell apart; without yellow."""
+LINES = ("-", "-.", (0, (8, 2)))
+"""One for each round of the colours."""
+UNFINISHED = (0, (2, 1.5))
+"""The line of a run that has not finished."""
+WIDTH = 9.0  # inches; with it 10 points are as large as the text of a page that shows the picture at its own width
+TICKS = (1, 2, 2.5, 5, 10)  # what ticks are multiples of
+LETTERS = 118  # of a line of the legend
+
+Axis = Literal["env_steps", "elapsed"]
 
 
-class RunData(NamedTuple):
-    """What a run's folder says."""
+class Scale(NamedTuple):
+    """The unit of a horizontal axis."""
 
-    folder: Path
-    config: dict[str, Any]
-    episodes: list[dict[str, Any]]  # in the order in which they finished, at least one
-    summary: dict[str, Any] | None  # None while the run is going on
-
-    def curve(self, axis: str, games: int = 1) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return `axis` ("env_steps" or "elapsed") when each game ended, and the mean score of the last `games` games
-        by then, of all where there are fewer yet, as two arrays of one length.
-        """
-        x, score = (np.array([episode[name] for episode in self.episodes], np.float64) for name in (axis, "score"))
-        total = np.concatenate(([0.0], np.cumsum(score)))
-        end = np.arange(1, len(score) + 1)
-        begin = np.maximum(end - games, 0)
-        return x, (total[end] - total[begin]) / (end - begin)
+    words: str
+    size: float
 
 
-def read_run(folder: Path) -> RunData:
-    """Return what the folder of a run says.
+class Panel(NamedTuple):
+    """A panel's place, what it shows, and over what."""
 
-    Raises:
-        UserError: it is not the folder of a run, another version wrote it, or no game has finished in it.
-    """
-    config = read_config(folder)
-    try:
-        text = (folder / "episodes.jsonl").read_text(encoding="utf-8")
-        summary = folder / "summary.json"
-        ended = json.loads(summary.read_text(encoding="utf-8")) if summary.exists() else None
-        episodes = _whole_lines(text)
-    except OSError as error:
-        raise UserError(f"{folder} is not the folder of a run: {error.strerror}.") from error
-    except ValueError as error:
-        raise UserError(f"{folder} is the folder of a run, but a file in it is damaged: {error}.") from error
-    if not episodes:
-        raise UserError(f"No game has finished in {folder}.")
-    return RunData(folder, config, episodes, ended)
+    axes: Any
+    game: str
+    over: Axis
 
 
-def grouped(runs: Sequence[RunData]) -> dict[str, list[RunData]]:
-    """Return `runs` by what the legend calls them: script, variant and game, and the options in which they differ.
+def draw_curves(groups: Groups, out: Path, games: int = WINDOW_EPISODES, over: Axis | None = None) -> None:
+    """Draw the mean score of the last games, a panel for each game and a colour for each label.
 
-    Runs whose options differ in the seed alone are one group.
-    """
-    learnt = [{name: value for name, value in learnt_by(run.config).items() if name not in NAMED} for run in runs]
-    groups: dict[str, list[RunData]] = {}
-    for run, options in zip(runs, learnt, strict=True):
-        kin = [other for other, one in zip(learnt, runs, strict=True) if _name_of(one) == _name_of(run)]
-        names = sorted(name for name in options if any(other.get(name) != options[name] for other in kin))
-        told = [f"{name.replace('_', '-')} {options[name]}" for name in names]
-        groups.setdefault(", ".join((_name_of(run), *told)), []).append(run)
-    return groups
-
-
-def _name_of(run: RunData) -> str:
-    variant = run.config.get("series", {}).get("variant")
-    return ", ".join(part for part in (run.config["script"], variant, run.config["game"]["name"]) if part)
-
-
-def draw_curves(groups: Mapping[str, Sequence[RunData]], out: Path, title: str = "", games: int = 100) -> None:
-    """Draw the mean score of the last games over minutes and over env steps, one colour a group.
-
-    A group of one run shows every game as a dot. A group of several shows the mean over its runs and the range from the
-    lowest to the highest; a run that has ended counts on with its last value.
+    Runs that differ in their seed alone are drawn as their mean and the range from the lowest to the highest: those
+    that have finished, the newest of each seed; a run that has ended counts on with its last value. A run that has not
+    finished is a thin dashed line of its own, if its seed has none that has.
 
     Args:
-        groups: runs by what the legend calls them.
+        groups: runs by game and label, at least one, each with a finished game.
         out: the picture; PNG, SVG or PDF by its ending.
         games: that are averaged.
+        over: the horizontal axis; by default both in turn for one game, env steps for several.
 
     Raises:
         UserError: the picture cannot be written.
     """
-    pyplot = _pyplot()
-    dots = len(groups) <= 3
-    figure, axes = pyplot.subplots(1, 2, figsize=(11, 4.5), sharey=True, layout="constrained")
-    for color, (label, runs) in zip(_colors(len(groups)), groups.items(), strict=True):
-        for side, axis, unit in zip(axes, ("elapsed", "env_steps"), (60.0, 1000.0), strict=True):
-            if len(runs) == 1:
-                x, y = runs[0].curve(axis, games)
-                side.plot(x / unit, y, label=label, color=color)
-                if dots:
-                    side.plot(x / unit, runs[0].curve(axis)[1], ".", markersize=3, alpha=0.35, color=color)
-                continue
-            grid, curves = common_grid([run.curve(axis, games) for run in runs])
-            side.plot(grid / unit, curves.mean(axis=0), label=f"{label} ({len(runs)} runs)", color=color)
-            side.fill_between(grid / unit, curves.min(axis=0), curves.max(axis=0), color=color, alpha=0.15, linewidth=0)
-    axes[0].set_xlabel("minutes since the process began")
-    axes[1].set_xlabel("thousand env steps")
-    axes[0].set_ylabel(f"score, mean of the last {games} games" if games > 1 else "score of each game")
-    figure.legend(*axes[1].get_legend_handles_labels(), loc="outside lower left", fontsize=8, frameon=False)
-    for side in axes:
-        _tidy(side)
-        side.set_xlim(left=0)
-    if title:
-        figure.suptitle(title, fontsize=10)
-    _save(figure, out)
+    axes: tuple[Axis, ...] = (over,) if over else ("elapsed", "env_steps") if len(groups) == 1 else ("env_steps",)
+    picture = Picture(groups, axes)
+    dotted = games > 1 and all(len(labels) <= 3 for labels in groups.values())
+    dots, bands = False, False
+    for panel in picture.panels:
+        size = picture.scales[panel.over].size
+        for label, sorted_runs in picture.chosen[panel.game].items():
+            color, line = picture.styles[label]
+            curves = [
+                curve for curve in (run.curve(panel.over, games) for run in sorted_runs.finished) if curve[0].size
+            ]
+            if len(curves) > 1:
+                bands = True
+                grid, stacked = common_grid(curves)
+                panel.axes.plot(grid / size, stacked.mean(axis=0), color=color, linestyle=line)
+                low, high = stacked.min(axis=0), stacked.max(axis=0)
+                panel.axes.fill_between(grid / size, low, high, color=color, alpha=0.15, linewidth=0)
+            elif curves:
+                panel.axes.plot(curves[0][0] / size, curves[0][1], color=color, linestyle=line)
+            for run in sorted_runs.unfinished:
+                x, y = run.curve(panel.over, games)
+                panel.axes.plot(x / size, y, color=color, linestyle=UNFINISHED, linewidth=1.0)
+            alone = [*sorted_runs.finished, *sorted_runs.unfinished]
+            if dotted and len(alone) == 1:
+                dots = True
+                x, y = alone[0].curve(panel.over, 1)
+                panel.axes.plot(x / size, y, ".", markersize=3.5, alpha=0.45, markeredgewidth=0, color=color, zorder=1)
+    score = f"score, mean of the last {games} games" if games > 1 else "score of each game"
+    said = [words for words, there in (("dot: a game", dots), ("band: lowest to highest run", bands)) if there]
+    picture.finish(out, "learning curves", score, said)
 
 
-def draw_speeds(groups: Mapping[str, Sequence[RunData]], out: Path) -> None:
-    """Draw env steps/s over minutes, one line a run, one colour a group.
+def draw_speeds(groups: Groups, out: Path) -> None:
+    """Draw env steps/s over time, a panel for each game, a line for each run and a colour for each label.
 
     Raises:
         UserError: a run has no speed.jsonl, or the picture cannot be written.
     """
-    pyplot = _pyplot()
-    figure, axes = pyplot.subplots(figsize=(8, 4.5), layout="constrained")
-    for color, (label, runs) in zip(_colors(len(groups)), groups.items(), strict=True):
-        for i, run in enumerate(runs):
-            try:
-                text = (run.folder / "speed.jsonl").read_text(encoding="utf-8")
-            except OSError as error:
-                raise UserError(f"{run.folder} has no speeds: {error.strerror}.") from error
-            try:
-                lines = _whole_lines(text)
-            except ValueError as error:
-                raise UserError(f"The speeds of {run.folder} are damaged: {error}.") from error
-            trained = [line for line in lines if line["env_steps_per_s"] is not None]
-            x = [line["elapsed"] / 60.0 for line in trained]
-            y = [line["env_steps_per_s"] for line in trained]
-            axes.plot(x, y, color=color, linewidth=0.8, label=label if i == 0 else None)
-    axes.set_xlabel("minutes since the process began")
-    axes.set_ylabel("env steps/s")
-    axes.set_ylim(bottom=0)
-    axes.legend(fontsize=8, frameon=False)
-    _tidy(axes)
-    _save(figure, out)
+    picture = Picture(groups, ("elapsed",))
+    for panel in picture.panels:
+        for label, sorted_runs in picture.chosen[panel.game].items():
+            color, line = picture.styles[label]
+            for run in (*sorted_runs.finished, *sorted_runs.unfinished):
+                x, y = _speeds(run)
+                style: dict[str, Any] = {"linestyle": line if run.finished else UNFINISHED, "linewidth": 0.8}
+                panel.axes.plot(x / picture.scales["elapsed"].size, y, color=color, **style)
+        panel.axes.set_ylim(bottom=0)
+    picture.finish(out, "speed", "env steps/s", [])
 
 
 def common_grid(
@@ -161,46 +124,150 @@ def common_grid(
     return grid, np.stack([np.interp(grid, x, y) for x, y in curves])
 
 
-def _whole_lines(text: str) -> list[dict[str, Any]]:
-    """Return the lines of a .jsonl file, but for one that is still being written.
+class Picture:
+    """Panels in a grid under one title and above one legend.
+
+    Args:
+        groups: runs by game and label.
+        over: horizontal axes; each game has a panel for each of them.
+    """
+
+    def __init__(self, groups: Groups, over: Sequence[Axis]) -> None:
+        import matplotlib
+
+        matplotlib.use("Agg")
+        from matplotlib import pyplot
+
+        self._pyplot: Any = pyplot
+        self._runs = [run for labels in groups.values() for runs in labels.values() for run in runs]
+        self.chosen = {game: {name: chosen(runs) for name, runs in labels.items()} for game, labels in groups.items()}
+        names = sorted({label for labels in groups.values() for label in labels}, key=in_order)
+        self.styles: Mapping[str, tuple[str, Any]] = {
+            name: (COLORS[i % len(COLORS)], LINES[i // len(COLORS) % len(LINES)]) for i, name in enumerate(names)
+        }
+        self.scales = {axis: _scale(axis, self._runs) for axis in over}
+        count = len(groups) * len(over)
+        columns = count if count <= 3 else 2 if count == 4 else 3
+        rows = math.ceil(count / columns)
+        self._height = 3.6 if rows == 1 else 2.5 * rows
+        self._figure, grid = pyplot.subplots(
+            rows, columns, figsize=(WIDTH, self._height), sharey=len(groups) == 1, squeeze=False, layout="constrained"
+        )
+        self._columns = columns
+        places: list[Any] = grid.flatten().tolist()
+        self.panels = [Panel(places.pop(0), game, axis) for game in groups for axis in over]
+        for unused in places:
+            unused.remove()
+
+    def finish(self, out: Path, what: str, y: str, said: Sequence[str]) -> None:
+        """Add titles, axes' labels and the legend, and write the picture.
+
+        Args:
+            out: the picture.
+            what: it shows, for the title.
+            y: label of the vertical axes.
+            said: of what is drawn, besides the labels.
+
+        Raises:
+            UserError: it cannot be written.
+        """
+        one_game = len(self.chosen) == 1
+        agent = shared_agent(self._runs)
+        title = f"{atari.title_of(next(iter(self.chosen)))}: {what}" if one_game else what.capitalize()
+        self._figure.suptitle(f"{title}, agent {agent}" if agent else title, fontsize=12)
+        for i, panel in enumerate(self.panels):
+            words = self.scales[panel.over].words
+            if not one_game:
+                panel.axes.set_title(atari.title_of(panel.game), fontsize=10)
+            elif len(self.panels) > 1:
+                panel.axes.set_title("over time" if panel.over == "elapsed" else "over env steps", fontsize=10)
+            if i >= len(self.panels) - self._columns:
+                panel.axes.set_xlabel(words)
+            _tidy(panel.axes)
+        if len(self.panels) > self._columns:
+            self._figure.supylabel(y, fontsize=10)
+        else:
+            self.panels[0].axes.set_ylabel(y)
+        self._legend(said)
+        try:
+            self._figure.savefig(out, dpi=150)
+        except (OSError, ValueError) as error:
+            raise UserError(f"The picture {out} cannot be written: {error}.") from error
+        finally:
+            self._pyplot.close(self._figure)
+
+    def _legend(self, said: Sequence[str]) -> None:
+        """Draw the legend below the panels, in as many columns as its words leave room for."""
+        from matplotlib.lines import Line2D
+
+        handles = [
+            Line2D([], [], color=self.styles[label][0], linestyle=line or self.styles[label][1], linewidth=width)
+            for label, line, width, _ in self._entries()
+        ]
+        words = [textwrap.fill(words, LETTERS - 8) for *_, words in self._entries()]
+        longest = max(len(line) for text in words for line in text.splitlines())
+        columns = max(1, min(len(words), LETTERS // (longest + 8)))
+        rows = math.ceil(len(words) / columns) + sum(text.count("\n") for text in words) + bool(said)
+        self._figure.set_size_inches(WIDTH, self._height + 0.2 * rows + 0.3)
+        place: dict[str, Any] = {"loc": "outside lower center", "ncols": columns, "frameon": False}
+        self._figure.legend(handles, words, title="; ".join(said) or None, fontsize=9, title_fontsize=9, **place)
+
+    def _entries(self) -> Iterator[tuple[str, Any, float, str]]:
+        """Yield for each line of the legend: label, style of the line or None for the label's, width, words."""
+        for label in self.styles:
+            here = [labels[label] for labels in self.chosen.values() if label in labels]
+            counts = [len(runs.finished) for runs in here if runs.finished]
+            if counts:
+                low, high = min(counts), max(counts)
+                many = f" (mean of {low if low == high else f'{low} to {high}'} runs)" if high > 1 else ""
+                yield label, None, 1.5, f"{label}{many}"
+            for ended, count in _unfinished(here).items():
+                many = f" ({count} runs)" if count > 1 else ""
+                yield label, UNFINISHED, 1.0, f"{label}: {ended}{many}"
+
+
+def _unfinished(sorted_runs: Sequence[Chosen]) -> dict[str, int]:
+    """Return how the unfinished runs ended, and how many of them each."""
+    endings = [run.ended for runs in sorted_runs for run in runs.unfinished]
+    return {ended: endings.count(ended) for ended in dict.fromkeys(endings)}
+
+
+def _scale(axis: Axis, runs: Sequence[RunData]) -> Scale:
+    last = max(float(run.episodes[-1][axis]) for run in runs)
+    if axis == "elapsed":
+        return Scale("hours since the start", 3600.0) if last > 3 * 3600 else Scale("minutes since the start", 60.0)
+    return Scale("million env steps", 1e6) if last > 2e6 else Scale("thousand env steps", 1e3)
+
+
+def _speeds(run: RunData) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return elapsed seconds and env steps/s of a run while it trained.
 
     Raises:
-        ValueError: a line is damaged.
+        UserError: it has no speeds, or they are damaged.
     """
-    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
-
-
-def _pyplot() -> Any:
-    """Return pyplot, imported late and for files alone."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    return pyplot
+    try:
+        lines = whole_lines((run.folder / "speed.jsonl").read_text(encoding="utf-8"))
+        known = [(line["elapsed"], line["env_steps_per_s"]) for line in lines]
+    except OSError as error:
+        raise UserError(f"{run.folder} has no speeds: {error.strerror}.") from error
+    except (ValueError, KeyError) as error:
+        raise UserError(f"The speeds of {run.folder} are damaged: {error}.") from error
+    points = np.array([pair for pair in known if pair[1] is not None], np.float64).reshape(-1, 2)
+    return points[:, 0], points[:, 1]
 
 
 def _tidy(axes: Any) -> None:
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(alpha=0.3)
+    axes.set_xlim(left=0)
+    axes.tick_params(labelsize=9)
+    axes.xaxis.set_major_locator(MaxNLocator(5, steps=TICKS))
+    axes.yaxis.set_major_locator(MaxNLocator(6, steps=TICKS))
+    axes.yaxis.set_major_formatter(FuncFormatter(_figure))
 
 
-def _save(figure: Any, out: Path) -> None:
-    """Write the picture and let go of it.
-
-    Raises:
-        UserError: it cannot be written.
-    """
-    try:
-        figure.savefig(out, dpi=110)
-    except (OSError, ValueError) as error:
-        raise UserError(f"The picture {out} cannot be written: {error}.") from error
-    finally:
-        _pyplot().close(figure)
-
-
-def _colors(count: int) -> list[Any]:
-    from matplotlib import colormaps
-
-    palette = colormaps["tab10"]
-    return [palette(i % 10) for i in range(count)]
+def _figure(value: float, _: int | None = None) -> str:
+    """Return what stands at a tick."""
+    return f"{value:,.10g}"

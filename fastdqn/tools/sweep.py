@@ -12,14 +12,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from rich.console import Console
-from rich.table import Table
-
 from fastdqn import process
 from fastdqn.errors import RunError, UserError
 from fastdqn.options.parts import VARIANTS, Variant
 from fastdqn.options.presets import changed
-from fastdqn.tools.plot import RunData, draw_curves, read_run
+from fastdqn.tools.compare import notes_of, show, table_of
+from fastdqn.tools.labels import grouped
+from fastdqn.tools.plot import draw_curves
+from fastdqn.tools.reading import RunData, read_run
 
 
 def run_series(
@@ -43,7 +43,7 @@ def run_series(
         variant: one of them, or all.
         seeds: of each variant.
         runs_dir: where the folder of the series is made.
-        game: for the folder's name and the picture's title.
+        game: for the folder's name.
 
     Returns:
         0, or the exit code of the run that ended the series.
@@ -60,7 +60,7 @@ def run_series(
         folder.mkdir(parents=True)
     except OSError as error:
         raise RunError(f"Cannot make the folder {folder}: {error.strerror}.") from error
-    groups: dict[str, list[Path]] = {name: [] for name in variants}
+    left: list[Path] = []
     code = 0
     planned = [(seed, name) for seed in seeds for name in variants]
     with process.running():
@@ -69,14 +69,14 @@ def run_series(
             into = folder / f"{name}-{seed}"
             own = ("--variant", name, "--seed", str(seed), "--runs-dir", str(into))
             code = _finish(subprocess.Popen([sys.executable, str(script), *common, *own]))
-            groups[name] += list(into.iterdir()) if into.is_dir() else []
+            left += list(into.iterdir()) if into.is_dir() else []
             if code or process.stop_signal():
                 break
-    finished = {name: [read_run(path) for path in paths if _has_games(path)] for name, paths in groups.items()}
-    finished = {name: runs for name, runs in finished.items() if runs}
-    if finished:
-        draw_curves(finished, folder / "curves.png", game)
-        print_table(finished)
+    runs = _with_games(left)
+    if runs:
+        groups = grouped(runs)
+        draw_curves(groups, folder / "curves.png")
+        show(table_of(groups), notes_of(groups))
         print(f"written: {folder / 'curves.png'}")
     return code
 
@@ -92,28 +92,6 @@ def distinct(variants: Mapping[Variant, Any]) -> tuple[Variant, ...]:
         else:
             print(f"{variant} is {same} with these options, and is left out", flush=True)
     return tuple(kept)
-
-
-def print_table(groups: dict[str, list[RunData]]) -> None:
-    """Print a line for each run: whether, when and after how many env steps it was solved."""
-    console = Console(highlight=False)
-    table = Table(title="the series", title_justify="left")
-    for heading in ("variant", "seed", "ended", "minutes", "env steps", "env steps/s", "mean-100"):
-        table.add_column(heading, justify="left" if heading in ("variant", "ended") else "right")
-    for variant, runs in groups.items():
-        for run in runs:
-            summary: dict[str, Any] = run.summary or {}
-            speed, mean = summary.get("median_env_steps_per_s"), summary.get("mean_100")
-            table.add_row(
-                variant,
-                str(run.config["run"]["seed"]),
-                str(summary.get("reason", "-")),
-                f"{summary.get('elapsed', 0.0) / 60.0:.1f}",
-                f"{summary.get('env_steps', 0):,}",
-                "-" if speed is None else f"{speed:,.1f}",
-                "-" if mean is None else f"{mean:.2f}",
-            )
-    console.print(table)
 
 
 def without(words: Sequence[str], *options: str) -> list[str]:
@@ -145,9 +123,10 @@ def _finish(child: subprocess.Popen[bytes]) -> int:
         child.kill()
 
 
-def _has_games(folder: Path) -> bool:
-    try:
-        read_run(folder)
-    except UserError:
-        return False
-    return True
+def _with_games(folders: Sequence[Path]) -> list[RunData]:
+    """Return the runs that have finished a game."""
+    runs: list[RunData] = []
+    for folder in folders:
+        with contextlib.suppress(UserError):
+            runs.append(read_run(folder))
+    return [run for run in runs if run.episodes]

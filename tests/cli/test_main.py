@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.helpers.scripts import fastdqn
+from tests.helpers.folders import make_folder
+from tests.helpers.scripts import ROOT, fastdqn
 from tests.helpers.trained import TrainedRuns
 
 
@@ -37,7 +41,7 @@ def test_evaluate_says_and_writes_what_it_found(runs: TrainedRuns) -> None:
     said = json.loads((runs["09"] / "evaluation-training.json").read_text())
     assert (said["games"], said["protocol"], len(said["scores"])) == (3, "training", 3)
     nothing = fastdqn("evaluate", str(runs["09"]), "--protocol", "nature", "--max-minutes", "0.00001")
-    assert "No game has finished" in nothing.stdout
+    assert "no game has finished" in nothing.stdout
 
 
 def test_plot_and_compare(runs: TrainedRuns, tmp_path: Path) -> None:
@@ -50,6 +54,114 @@ def test_plot_and_compare(runs: TrainedRuns, tmp_path: Path) -> None:
     table = fastdqn("compare", *folders).stdout
     assert "IQM of 2 runs" in table
     assert table.count("max-env-steps") == 2
+
+
+def test_plot_says_which_runs_it_leaves_out(tmp_path: Path) -> None:
+    kept, older = make_folder(tmp_path / "kept"), make_folder(tmp_path / "older", time="2020-01-01T00:00:00+00:00")
+    make_folder(tmp_path / "empty", seed=1, scores=())
+    done = fastdqn("plot", str(tmp_path), "--out", str(tmp_path / "x.png"))
+    assert done.returncode == 0
+    assert done.stderr.splitlines() == [
+        f"left out: No game has finished in {tmp_path / 'empty'}.",
+        f"left out: {older} has seed 0, as the newer {kept} has.",
+    ]
+    assert fastdqn("plot", str(tmp_path), "--out", str(tmp_path / "x.png"), "--each").stderr.count("\n") == 1
+
+
+@pytest.fixture(scope="module")
+def series(runs: TrainedRuns, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a series: two runs that can be evaluated, and one that cannot."""
+    folder = tmp_path_factory.mktemp("runs") / "series"
+    for seed, name in enumerate(("catch0", "catch1")):
+        shutil.copytree(runs[name], folder / f"dqn-{seed}" / runs[name].name)
+    broken = folder / "dqn-2" / "broken"
+    shutil.copytree(runs["catch1"], broken)
+    (broken / "weights.safetensors").write_bytes(b"no weights")
+    return folder
+
+
+def test_evaluate_takes_a_series(series: Path) -> None:
+    done = fastdqn("evaluate", str(series), "--episodes", "2")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert [line.partition(": ")[0] for line in lines[1:3]] == [str(path.parent) for path in good_runs(series)]
+    assert all("2 games" in line for line in lines[1:3])
+    assert lines[-2].strip() == "Catch"
+    assert lines[-1].split()[:2] == ["09", "2"]
+    assert done.stderr.startswith(f"left out: A file of the run {series / 'dqn-2' / 'broken'} is damaged")
+    assert all(json.loads(path.read_text())["games"] == 2 for path in good_runs(series))
+
+
+def good_runs(series: Path) -> list[Path]:
+    return sorted(series.glob("*/*/evaluation-training.json"))
+
+
+def test_ctrl_c_keeps_the_evaluations_that_have_finished(series: Path, tmp_path: Path) -> None:
+    """The second evaluation would take for ever; it is interrupted as soon as the first has left its file."""
+    first, second, _ = sorted(series.glob("*/*"))
+    (first / "evaluation-training.json").unlink(missing_ok=True)
+    program = (
+        "import os, signal, sys, threading, time, pathlib\n"
+        "from fastdqn.cli import evaluate as command\n"
+        "from fastdqn.cli.main import main\n"
+        "original = command._evaluated\n"
+        "def evaluated(agent, run, options):\n"
+        "    if 'dqn-1' in str(run):\n"
+        "        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
+        "        options = command.dataclasses.replace(options, episodes=10**6)\n"
+        "    return original(agent, run, options)\n"
+        "command._evaluated = evaluated\n"
+        f"sys.argv = ['fastdqn', 'evaluate', {str(series)!r}, '--episodes', '2']\n"
+        "sys.exit(main())\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=120, check=False
+    )
+    assert done.returncode == 130, done.stderr
+    assert (first / "evaluation-training.json").exists()
+    assert (second / "evaluation-training-stopped.json").exists()
+    assert done.stdout.splitlines()[-1].split()[:2] == ["09", "1"]
+    assert "Traceback" not in done.stderr
+
+
+def test_evaluate_fails_where_no_run_can_be_evaluated(series: Path) -> None:
+    done = fastdqn("evaluate", str(series), "--protocol", "nature")
+    assert done.returncode == 2
+    assert done.stderr.count("left out: ") == 3
+    assert done.stderr.splitlines()[-1] == "error: None of these runs can be evaluated."
+    mistake = fastdqn("evaluate", str(series), "moon")
+    assert (mistake.returncode, mistake.stdout) == (2, "")
+    assert mistake.stderr == "error: moon is not the folder of a run: there is no such folder.\n"
+
+
+def test_latest_is_the_newest_in_runs_dir(series: Path, tmp_path: Path) -> None:
+    newest = sorted(series.glob("*/*"))[0]
+    os.utime(newest / "config.json", (2e9, 2e9))
+    done = fastdqn("evaluate", "latest", "--runs-dir", str(series.parent), "--episodes", "1")
+    assert f"{newest}: 1 games" in done.stdout
+    for command in ("compare", "plot", "watch"):
+        out = ["--out", str(tmp_path / ("x.gif" if command == "watch" else "x.png"))] * (command != "compare")
+        missing = fastdqn(command, "latest", "--runs-dir", str(tmp_path / "none"), *out)
+        assert missing.stderr.startswith(f"error: There is no run in the folder {tmp_path / 'none'}")
+        if command != "watch":  # which plays Atari's games alone
+            done = fastdqn(command, "latest", "--runs-dir", str(series.parent), *out)
+            assert done.returncode == 0, done.stderr
+
+
+def test_the_command_imports_only_what_it_needs() -> None:
+    program = (
+        "import sys, fastdqn.cli.main; print(sorted({'torch', 'numpy', 'matplotlib', 'ale_py'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=True,
+    )
+    assert done.stdout == "[]\n"
 
 
 def test_games_lists_them() -> None:
@@ -81,6 +193,12 @@ def test_games_lists_them() -> None:
         (("watch", "RUN", "--out", "game.avi"), "must end in .mp4 or .gif"),
         (("watch", "RUN", "--out", "no/such/folder/game.mp4"), "there is no folder"),
         (("plot",), "at least one run"),
+        (("evaluate",), "at least one run"),
+        (("compare",), "at least one run"),
+        (("plot", "RUN", "--what", "speed", "--over", "env-steps"), "Speeds are drawn over minutes"),
+        (("plot", "RUN", "--games", "0"), "--games must be at least 1"),
+        (("watch", "moon"), "moon is not the folder of a run"),
+        (("compare", "EMPTY"), "is not the folder of a run"),
         (("plot", "moon"), "moon is not the folder of a run"),
         (("plot", "EMPTY"), "is not the folder of a run"),
         (("plot", "RUN", "--out", "x.moon"), "cannot be written"),

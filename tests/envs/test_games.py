@@ -67,3 +67,9 @@ def test_our_gymnasium_ids_exist() -> None:
     ours = {games.gymnasium_id(rom) for rom in games.rom_names()}
     assert len(known & ours) >= 57
     assert {"PongNoFrameskip-v4", "BreakoutNoFrameskip-v4", "SpaceInvadersNoFrameskip-v4"} <= known & ours
+
+
+def test_titles_are_what_people_say() -> None:
+    said = {"pong": "Pong", "space_invaders": "Space Invaders", "qbert": "Q*bert", "my.games:Catch": "Catch"}
+    assert {name: games.title_of(name) for name in said} == said
+    assert all(title[0].isupper() and "_" not in title for title in map(games.title_of, games.rom_names()))

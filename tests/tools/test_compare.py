@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-import numpy as np
+from pathlib import Path
+from typing import Any
 
-from fastdqn.tools.compare import bootstrap, interquartile_mean
+import numpy as np
+import pytest
+
+from fastdqn.tools.compare import bootstrap, interquartile_mean, left_out, means_of, notes_of, show, table_of
+from fastdqn.tools.labels import grouped
+from tests.helpers.folders import make_run
 
 
 def test_interquartile_mean_by_hand() -> None:
@@ -13,3 +19,99 @@ def test_interquartile_mean_by_hand() -> None:
     assert bootstrap(np.array([5.0, 5.0, 5.0])) == (5.0, 5.0, 5.0)
     interval = bootstrap(np.arange(20.0))
     assert interval.low < interval.value == 9.5 < interval.high
+
+
+def compared(capsys: pytest.CaptureFixture[str], folder: Path, *runs: dict[str, Any]) -> str:
+    """Return what is printed of such runs."""
+    groups = grouped([make_run(folder / str(i), **what) for i, what in enumerate(runs)])
+    show(table_of(groups), notes_of(groups))
+    return capsys.readouterr().out
+
+
+def cells(said: str, row: str, nth: int = 0) -> list[str]:
+    """Return the words of the nth line that has `row` in it."""
+    return [line for line in said.splitlines() if row in line][nth].split()
+
+
+def test_unfinished_runs_and_seeds_run_twice_are_named_and_do_not_count(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = compared(
+        capsys,
+        tmp_path,
+        {"seed": 0, "scores": (10.0, 10.0)},
+        {"seed": 1, "scores": (20.0, 20.0, 20.0)},
+        {"seed": 1, "scores": (-500.0,), "time": "2020-01-01T00:00:00+00:00"},
+        {"seed": 2, "scores": (-700.0,), "ended": "interrupted"},
+        {"seed": 3, "scores": (-800.0,), "ended": None, "running": True},
+        {"seed": 4, "scores": (), "ended": None},
+    )
+    assert cells(said, "IQM of 2 runs")[4:] == ["2/2", "solved", "1.5", "150,000", "1,000.0", "15.00", "101%"]
+    assert cells(said, "95% from")[2:] == ["10.00", "87%"]
+    assert cells(said, "  to ")[1:] == ["20.00", "115%"]
+    assert "solved *" in said
+    assert "interrupted *" in said
+    assert "running *" in said
+    assert cells(said, "broken off *")[-5:] == ["-"] * 5
+    assert f"* {tmp_path / '2'} has seed 1, as the newer {tmp_path / '1'} has: it does not count." in said
+    assert f"* {tmp_path / '3'} was interrupted: it does not count." in said
+    assert f"* {tmp_path / '4'} is still running: it does not count." in said
+    assert f"* {tmp_path / '5'} broke off without a summary: it does not count." in said
+
+
+def test_one_run_has_no_interquartile_mean(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = compared(capsys, tmp_path, {"ended": "interrupted"}, {"game": {"name": "mod:Catch"}})
+    assert "IQM" not in said
+    assert "*" not in said
+    assert cells(said, "interrupted")[-1] == "64%"  # a mean of 2, where -20.7 is random play and 14.6 a person
+    assert cells(said, "solved")[-1] == "-"  # nobody has measured people at Catch
+
+
+def test_sections_of_games_scripts_and_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rate = {"dqn": {"learning_rate": 5e-4}}
+    said = compared(
+        capsys,
+        tmp_path,
+        {},
+        rate,
+        {"script": "01_baseline"},
+        {"game": {"name": "invaders"}},
+        {"game": {"name": "Qbert"}},
+    )
+    lines = [line.strip() for line in said.splitlines()]
+    games = [lines.index(game) for game in ("Pong", "Q*bert", "Space Invaders")]
+    assert games == sorted(games)
+    assert cells(said, "09, learning rate 0.0001")[4] == "0"
+    assert cells(said, "09, learning rate 0.0005")[4] == "0"
+    assert cells(said, "01 ")[1:3] == ["0", "solved"]
+
+
+def test_examinations_after_the_training_are_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fresh = {"games": 100, "epsilon": 0.02, "mean": 18.25, "standard_error": 0.125}
+    said = compared(capsys, tmp_path, {}, {"seed": 1, "summary": {"fresh": fresh, "nature": {"mean": 16.5}}})
+    assert cells(said, "fresh")[-2:] == ["fresh", "Nature's"]
+    assert cells(said, "18.25")[-4:] == ["18.25", "±", "0.12", "16.50"]
+    assert cells(said, "IQM of")[-2:] == ["-", "-"]  # one of the two has none
+    assert "fresh" not in compared(capsys, tmp_path / "none", {})
+
+
+def test_an_agent_of_all_runs_and_machines_that_differ(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = compared(capsys, tmp_path, {"dqn": {"agent": "nature"}}, {"dqn": {"agent": "nature"}, "cpu": "another"})
+    assert "Pong, agent nature" in said
+    assert "The runs come from different machines" in said
+    assert "different machines" not in compared(capsys, tmp_path / "one", {}, {"seed": 1})
+
+
+def test_a_label_that_looks_like_markup_is_printed_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "mine[bold]" in compared(capsys, tmp_path, {"script": "mine[bold]"})
+
+
+def test_means_of_evaluations_are_over_runs_that_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = [make_run(tmp_path / str(i), seed=i) for i in range(3)]
+    runs.append(make_run(tmp_path / "3", seed=3, ended="failed", script="01_baseline"))
+    groups = grouped(runs)
+    show(means_of(groups, {run.folder: 10.0 * i for i, run in enumerate(runs)}), left_out(groups, lone=True))
+    said = capsys.readouterr().out
+    assert cells(said, "09 ") == ["09", "3", "10.00", "0.00", "20.00", "87%"]
+    assert "01 " not in said
+    assert f"* {tmp_path / '3'} failed: it does not count." in said

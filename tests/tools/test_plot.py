@@ -1,43 +1,115 @@
-"""Learning curves: what is drawn of which runs."""
+"""Pictures: what is drawn of which runs."""
 
 from __future__ import annotations
 
-import json
+import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from fastdqn.errors import UserError
-from fastdqn.tools.plot import common_grid, draw_curves, grouped, read_run
-from tests.helpers.trained import TrainedRuns
+from fastdqn.tools.labels import grouped
+from fastdqn.tools.plot import COLORS, Axis, common_grid, draw_curves, draw_speeds
+from tests.helpers.folders import make_folder, make_run
 
 
-def test_learning_curve_of_a_run(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    folder.mkdir()
-    episodes = [{"elapsed": 6.0 * i, "env_steps": 100 * i, "score": i - 21, "mean_100": i / 2 - 21} for i in range(30)]
-    (folder / "episodes.jsonl").write_text("".join(json.dumps(episode) + "\n" for episode in episodes) + '{"cut')
-    config = {"format": 3, "script": "09", "wrappers": "vector", "run": {"seed": 3}, "game": {"name": "pong"}}
-    (folder / "config.json").write_text(json.dumps(config))
-    run = read_run(folder)
-    assert run.episodes == episodes  # but for the line that is cut off
-    env_steps, means = run.curve("env_steps", games=10)
-    assert env_steps.tolist() == [100.0 * i for i in range(30)]
-    assert means.tolist() == pytest.approx([np.mean(range(max(0, i - 9), i + 1)) - 21 for i in range(30)])
-    draw_curves({"a run": [run]}, tmp_path / "curve.png")
-    assert (tmp_path / "curve.png").read_bytes()[:4] == b"\x89PNG"
-    with pytest.raises(UserError, match="not the folder of a run"):
-        read_run(tmp_path / "none")
+def drawn(folder: Path, *runs: dict[str, Any], games: int = 100, over: Axis | None = None) -> tuple[list[str], str]:
+    """Return the words of the picture of such runs, and its SVG, in which every line has its colour and dashes."""
+    made = [make_run(folder / str(i), **what) for i, what in enumerate(runs)]
+    draw_curves(grouped(made), folder / "picture.svg", games, over)
+    text = (folder / "picture.svg").read_text()
+    return re.findall(r"<!-- (.*) -->", text), text
+
+
+def bands(text: str) -> int:
+    return text.count('id="FillBetweenPolyCollection') + text.count('id="PolyCollection')
+
+
+def test_one_game_is_drawn_over_time_and_env_steps(tmp_path: Path) -> None:
+    words, text = drawn(tmp_path, {})
+    assert {"Pong: learning curves", "over time", "over env steps", "minutes since the start", "09"} <= set(words)
+    assert {"thousand env steps", "score, mean of the last 100 games", "dot: a game"} <= set(words)
+    assert text.count('id="axes_') == 2
+    assert bands(text) == 0
+    for over, one in (("elapsed", "minutes since the start"), ("env_steps", "thousand env steps")):
+        words, text = drawn(tmp_path / over, {}, over=over)
+        assert text.count('id="axes_') == 1
+        assert one in words
+
+
+def test_several_games_have_a_panel_each_and_one_legend(tmp_path: Path) -> None:
+    games = ("pong", "breakout", "space_invaders", "qbert", "mod:Catch")
+    words, text = drawn(
+        tmp_path, *({"game": {"name": name}, "seed": seed} for name in games for seed in range(2 + (name == "pong")))
+    )
+    assert text.count('id="axes_') == 5
+    assert {"Learning curves", "Pong", "Breakout", "Space Invaders", "Q*bert", "Catch"} <= set(words)
+    assert [word for word in words if word.startswith("09")] == ["09 (mean of 2 to 3 runs)"]
+    assert bands(text) == 5
+    assert words.count("thousand env steps") == 3  # under the lowest panel of each column
+
+
+def test_bands_are_over_finished_runs_of_different_seeds(tmp_path: Path) -> None:
+    same = {"seed": 0, "time": "2026-01-01T00:00:00+00:00"}
+    words, text = drawn(tmp_path / "same", {}, same)
+    assert bands(text) == 0
+    assert "09" in words
+    failed = {"seed": 1, "ended": "failed"}
+    words, text = drawn(tmp_path / "failed", {}, failed, {"seed": 2, "ended": None}, {"seed": 3, "ended": None})
+    assert bands(text) == 0
+    assert {"09", "09: failed", "09: broken off (2 runs)"} <= set(words)
+    assert text.count("stroke-dasharray: 2,1.5") + text.count("stroke-dasharray") >= 6  # three in each panel
+    words, text = drawn(tmp_path / "two", {}, {"seed": 1}, {"seed": 2, "ended": "failed"})
+    assert bands(text) == 2
+    assert {"09 (mean of 2 runs)", "09: failed", "band: lowest to highest run"} <= set(words)
+
+
+def test_more_labels_than_colours_differ_in_their_lines(tmp_path: Path) -> None:
+    words, text = drawn(tmp_path, *({"dqn": {"n_step": n}} for n in range(1, 10)))
+    assert [word for word in words if word.endswith("returns")] == [f"09, {n}-step returns" for n in range(1, 10)]
+    assert all(color.lower() in text.lower() for color in COLORS[:-1])
+    assert "stroke-dasharray" in text
+
+
+def test_a_run_that_has_not_counted_a_game_yet_is_no_trouble(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", scores=(1.0,), ended=None)
+    run.episodes[0]["mean_100"] = None
+    draw_curves(grouped([run]), tmp_path / "x.png")
+    other = make_run(tmp_path / "a"), make_run(tmp_path / "b", seed=1)
+    other[1].episodes[:] = [{**line, "mean_100": None} for line in other[1].episodes]
+    draw_curves(grouped(other), tmp_path / "x.png")
+    assert (tmp_path / "x.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_units_suit_what_is_drawn(tmp_path: Path) -> None:
+    words, _ = drawn(tmp_path, {"scores": (1.0,) * 200})
+    assert {"million env steps", "hours since the start"} <= set(words)
+
+
+def test_the_mean_of_other_games_is_called_so(tmp_path: Path) -> None:
+    assert "score, mean of the last 10 games" in drawn(tmp_path / "ten", {}, games=10)[0]
+    assert "score of each game" in drawn(tmp_path / "one", {}, games=1)[0]
+
+
+def test_speeds(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / "run")
+    runs = [make_run(tmp_path / "other", seed=1)]
+    with pytest.raises(UserError, match="has no speeds"):
+        draw_speeds(grouped(runs), tmp_path / "speed.svg")
+    for where in (folder, runs[0].folder):
+        (where / "speed.jsonl").write_text(
+            '{"elapsed": 1.0, "env_steps_per_s": null}\n{"elapsed": 2.0, "env_steps_per_s": 3.0}\n'
+        )
+    draw_speeds(grouped(runs), tmp_path / "speed.svg")
+    words = re.findall(r"<!-- (.*) -->", (tmp_path / "speed.svg").read_text())
+    assert {"Pong: speed", "env steps/s", "minutes since the start", "09"} <= set(words)
+
+
+def test_a_picture_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot be written"):
-        draw_curves({"a run": [run]}, tmp_path / "curve.xyz")
-
-
-def test_runs_are_grouped_by_what_differs(runs: TrainedRuns) -> None:
-    first, second = read_run(runs["catch0"]), read_run(runs["catch1"])
-    assert [len(group) for group in grouped([first, second]).values()] == [2]
-    other = second._replace(config={**second.config, "dqn": {**second.config["dqn"], "n_step": 7}})
-    assert [label.rsplit(", ", 1)[-1] for label in grouped([first, other])] == ["n-step 1", "n-step 7"]
+        draw_curves(grouped([make_run(tmp_path / "run")]), tmp_path / "curve.xyz")
 
 
 def test_common_grid_by_hand() -> None:

@@ -1,0 +1,177 @@
+"""`fastdqn evaluate`: what trained networks score under a named protocol, one run or many."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from fastdqn import process
+from fastdqn.cli.folders import RUNS, RunFolders, folders_of, leave_out
+from fastdqn.errors import RunError, UserError
+
+if TYPE_CHECKING:
+    from fastdqn.tools.evaluate import Agent
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluate:
+    """Play whole games with trained networks under a named protocol, and say what they score."""
+
+    runs: RunFolders
+    """Folders of runs or of series, or "latest" for the newest run in --runs-dir."""
+    protocol: Literal["training", "nature", "nature-steps", "machado"] = "training"
+    """training: as the run was trained; nature: 30 no-ops, epsilon 0.05, 5 minutes a game, 30 games; nature-steps: the
+    same for 125,000 env steps; machado: sticky actions 0.25, all 18 actions, 100 games."""
+    episodes: int | None = None
+    """Games to count; by default the protocol's."""
+    env_steps: int | None = None
+    """Count the games that begin within so many env steps, instead."""
+    epsilon: float | None = None
+    """Share of random actions; by default the protocol's."""
+    num_envs: int = 8
+    """Games played at once."""
+    seed: int = 0
+    """Of games and random actions."""
+    device: str = "cpu"
+    """Where the networks are evaluated: cpu, cuda, cuda:N or auto."""
+    max_minutes: float | None = None
+    """Stop the evaluation of a run after this many minutes with what has finished."""
+    runs_dir: Path = RUNS
+    """Where "latest" looks."""
+
+
+def evaluate(options: Evaluate) -> int:
+    """Evaluate run after run, and write into the folder of each what was found; return the exit code.
+
+    A run that cannot be evaluated is named and left out. Ctrl-C ends the run that is being evaluated, and what has
+    finished stays.
+
+    Raises:
+        UserError: a mistake in the options, or no run can be evaluated.
+    """
+    _check(options)
+    folders = folders_of(options.runs, options.runs_dir)
+    from fastdqn.execution.devices import prepare_device
+    from fastdqn.tools.evaluate import PROTOCOLS, load_agent
+
+    device = prepare_device(options.device)
+    means: dict[Path, float] = {}
+    why: list[UserError] = []
+    said = ""
+    with process.running():
+        for folder in folders:
+            try:
+                agent = load_agent(folder, device)
+                if not said:
+                    said = f"{options.protocol}: {PROTOCOLS[options.protocol].about}"
+                    print(said)
+                mean = _evaluated(agent, folder, options)
+            except UserError as error:
+                why.append(error)
+                if len(folders) > 1:
+                    leave_out(error if str(folder) in str(error) else f"{folder}: {error}")
+                continue
+            if process.stop_signal():
+                break
+            if mean is not None:
+                means[folder] = mean
+    if len(why) == len(folders):
+        raise why[0] if len(why) == 1 else UserError("None of these runs can be evaluated.")
+    if len(folders) > 1:
+        _show_means(means)
+    return process.exit_code()
+
+
+def _check(options: Evaluate) -> None:
+    for value, name in ((options.episodes, "--episodes"), (options.env_steps, "--env-steps")):
+        if value is not None and value < 1:
+            raise UserError(f"{name} must be at least 1, not {value}.")
+    if options.episodes is not None and options.env_steps is not None:
+        raise UserError("--episodes and --env-steps contradict each other; give one of them.")
+    if options.seed < 0:
+        raise UserError(f"--seed must be at least 0, not {options.seed}.")
+    if options.num_envs < 1 or (options.epsilon is not None and not 0.0 <= options.epsilon <= 1.0):
+        raise UserError("--num-envs must be at least 1, and --epsilon between 0 and 1.")
+    if options.max_minutes is not None and not options.max_minutes > 0:
+        raise UserError(f"--max-minutes must be more than 0, not {options.max_minutes:g}.")
+
+
+def _evaluated(agent: Agent, run: Path, options: Evaluate) -> float | None:
+    """Evaluate a run's agent, print a line and write a file; return the mean score, None if no game has finished.
+
+    Raises:
+        UserError: the run cannot be evaluated.
+        RunError: the file cannot be written.
+    """
+    from fastdqn.envs import games
+    from fastdqn.tools.evaluate import evaluate as play
+
+    began, shown = time.monotonic(), [time.monotonic()]
+
+    def stop() -> str | None:
+        if process.stop_signal():
+            return "interrupted"
+        late = options.max_minutes is not None and time.monotonic() - began > 60.0 * options.max_minutes
+        return "max-minutes" if late else None
+
+    def show(done: int, steps: int) -> None:
+        if time.monotonic() - shown[0] > 5.0:
+            shown[0] = time.monotonic()
+            print(f"{done} games, {steps:,} env steps", flush=True)
+
+    score = play(
+        agent,
+        options.protocol,
+        options.num_envs,
+        options.seed,
+        options.episodes,
+        options.env_steps,
+        options.epsilon,
+        stop,
+        show,
+        min(options.num_envs, process.cores()),
+    )
+    game = agent.options.game.name
+    found = score.as_dict("" if games.is_custom(game) else games.rom_of(game))
+    path = run / f"evaluation-{options.protocol}{'-stopped' if score.stopped else ''}.json"
+    beside = ("runs", "runs_dir", "device")
+    asked = {name: value for name, value in dataclasses.asdict(options).items() if name not in beside}
+    try:
+        path.write_text(json.dumps({**asked, **found}, indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise RunError(f"Cannot write {path}: {error.strerror}.") from error
+    print(f"{run}: {_sentence(found)}; written: {path.name}", flush=True)
+    return found["mean"]
+
+
+def _sentence(found: Mapping[str, Any]) -> str:
+    if found["mean"] is None:
+        return f"no game has finished in {found['env_steps']:,} env steps ({found['stopped']}): there is no score"
+    error, human, stopped = found["standard_error"], found["human_normalised"], found["stopped"]
+    return (
+        f"{found['games']} games, {found['env_steps']:,} env steps: mean {found['mean']:.2f}"
+        f"{'' if error is None else f' (standard error {error:.2f})'}, median {found['median']:g}"
+        f"{'' if human is None else f', {100 * human:.1f}% of the way from random play to a person'}"
+        f"{f'; stopped early ({stopped})' if stopped else ''}"
+    )
+
+
+def _show_means(means: Mapping[Path, float]) -> None:
+    """Print a table of the mean over the runs of each kind; those that do not count among them are named."""
+    from fastdqn.tools.compare import left_out, means_of, show
+    from fastdqn.tools.labels import grouped
+    from fastdqn.tools.reading import RunData, read_run
+
+    runs: list[RunData] = []
+    for folder in means:
+        try:
+            runs.append(read_run(folder))
+        except UserError as error:
+            leave_out(error)
+    groups = grouped(runs)
+    if runs:
+        show(means_of(groups, means), left_out(groups, lone=True))

@@ -1,0 +1,92 @@
+"""Folders of runs on the command line: runs, series, folders of runs, and "latest"."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+from fastdqn.errors import UserError
+
+if TYPE_CHECKING:
+    from fastdqn.tools.reading import RunData
+
+RunFolder = Annotated[Path, tyro.conf.Positional]
+RunFolders = Annotated[tuple[Path, ...], tyro.conf.Positional]
+RUNS = Path("runs")
+"""Where scripts leave their runs unless told otherwise."""
+
+
+def folder_of(run: Path, runs_dir: Path) -> Path:
+    """Return the folder that `run` means; "latest" is the newest run in `runs_dir`, or in a series in it.
+
+    Raises:
+        UserError: there is no run at all, or no such folder.
+    """
+    if str(run) != "latest":
+        if not run.exists():
+            raise UserError(f"{run} is not the folder of a run: there is no such folder.")
+        return run
+    found = sorted(_inside(runs_dir), key=lambda folder: (folder / "config.json").stat().st_mtime)
+    if not found:
+        raise UserError(f"There is no run in the folder {runs_dir}; name the folder of one, or give --runs-dir.")
+    return found[-1]
+
+
+def folders_of(runs: Sequence[Path], runs_dir: Path) -> list[Path]:
+    """Return the folders that `runs` mean, each once: of a series, or of another folder of runs, all runs in it.
+
+    Raises:
+        UserError: none is named, there is no such folder, or no run for "latest".
+    """
+    if not runs:
+        raise UserError("Name the folder of at least one run.")
+    found: dict[Path, Path] = {}
+    for named in [folder_of(run, runs_dir) for run in runs]:
+        inside = [] if (named / "config.json").exists() else _inside(named)
+        for folder in inside or [named]:
+            found.setdefault(folder.resolve(), folder)
+    return list(found.values())
+
+
+def runs_of(runs: Sequence[Path], runs_dir: Path, games: bool = True) -> list[RunData]:
+    """Return the runs in the folders that `runs` mean; what cannot be read is named on stderr and left out.
+
+    Args:
+        runs: as the command line says them.
+        runs_dir: where "latest" looks.
+        games: leave out those without a finished game, too.
+
+    Raises:
+        UserError: nothing is left, or as for `folders_of`.
+    """
+    from fastdqn.tools.reading import read_run
+
+    found: list[RunData] = []
+    why: list[UserError] = []
+    for folder in folders_of(runs, runs_dir):
+        try:
+            run = read_run(folder)
+            if games and not run.episodes:
+                raise UserError(f"No game has finished in {folder}.")
+            found.append(run)
+        except UserError as error:
+            why.append(error)
+    if not found:
+        raise why[0]
+    for error in why:
+        leave_out(error)
+    return found
+
+
+def leave_out(why: object) -> None:
+    """Say on stderr what is left out."""
+    print(f"left out: {why}", file=sys.stderr)
+
+
+def _inside(folder: Path) -> list[Path]:
+    """Return the runs in a folder: of a series, or of several series and runs."""
+    return sorted(path.parent for depth in ("*", "*/*", "*/*/*") for path in folder.glob(f"{depth}/config.json"))

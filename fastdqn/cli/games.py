@@ -1,0 +1,40 @@
+"""`fastdqn games`: the Atari games."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated
+
+import tyro
+
+from fastdqn.errors import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class Games:
+    """List the Atari games: names, actions, and the scores of people and of random play."""
+
+    name: Annotated[str, tyro.conf.Positional] = ""
+    """Only those whose name contains this."""
+
+
+def games(options: Games) -> int:
+    """Print the list; return the exit code."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from fastdqn.envs.games import actions_of, gymnasium_id, rom_names
+    from fastdqn.envs.scores import REFERENCES
+
+    names = [name for name in rom_names() if options.name.lower() in name]
+    if not names:
+        raise UserError(f"There is no game with {options.name!r} in its name; fastdqn games lists all.")
+    table = Table(caption="scores: Wang et al. 2016, table 2", caption_justify="left")
+    for heading in ("game", "also", "actions", "human", "random"):
+        table.add_column(heading, justify="left" if heading in ("game", "also") else "right")
+    for name in names:
+        reference = REFERENCES.get(name)
+        scores = ("-", "-") if reference is None else (f"{reference.human:,.1f}", f"{reference.random:,.1f}")
+        table.add_row(name, gymnasium_id(name), str(actions_of(name)), *scores)
+    Console(highlight=False).print(table)
+    return 0

@@ -1,0 +1,60 @@
+"""`fastdqn plot`: learning curves and speeds of runs."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from fastdqn.cli.folders import RUNS, RunFolders, leave_out, runs_of
+from fastdqn.errors import UserError
+
+if TYPE_CHECKING:
+    from fastdqn.tools.plot import Axis
+
+
+@dataclasses.dataclass(frozen=True)
+class Plot:
+    """Draw the learning curves of runs, a panel for each game; those that differ in their seed alone become a mean and
+    a band."""
+
+    runs: RunFolders
+    """Folders of runs or of series, or "latest" for the newest run in --runs-dir."""
+    out: Path = Path("learning_curves.png")
+    """The picture: PNG, SVG or PDF, by its ending."""
+    what: Literal["score", "speed"] = "score"
+    """Scores, or env steps/s over minutes."""
+    over: Literal["minutes", "env-steps"] | None = None
+    """Draw scores over minutes or over env steps; by default over both for one game, over env steps for several."""
+    each: bool = False
+    """A curve for each run, also where only the seeds differ."""
+    games: int = 100
+    """Games whose mean score is drawn; fewer show a short run's end sooner."""
+    runs_dir: Path = RUNS
+    """Where "latest" looks."""
+
+
+def plot(options: Plot) -> int:
+    """Draw the picture; return the exit code."""
+    if options.games < 1:
+        raise UserError(f"--games must be at least 1, not {options.games}.")
+    if options.what == "speed" and options.over == "env-steps":
+        raise UserError("Speeds are drawn over minutes; leave out --over.")
+    runs = runs_of(options.runs, options.runs_dir)
+    from fastdqn.tools.labels import grouped, one_by_one
+    from fastdqn.tools.plot import draw_curves, draw_speeds
+    from fastdqn.tools.reading import chosen
+
+    groups = one_by_one(grouped(runs)) if options.each else grouped(runs)
+    for members in (members for labels in groups.values() for members in labels.values()):
+        kind = chosen(members)
+        for run in members:
+            if run not in kind.finished and run not in kind.unfinished:
+                leave_out(f"{run.folder} {kind.left_out[run.folder]}.")
+    if options.what == "score":
+        axes: dict[str | None, Axis] = {"minutes": "elapsed", "env-steps": "env_steps"}
+        draw_curves(groups, options.out, options.games, axes.get(options.over))
+    else:
+        draw_speeds(groups, options.out)
+    print(f"written: {options.out}")
+    return 0

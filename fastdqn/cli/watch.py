@@ -1,0 +1,50 @@
+"""`fastdqn watch`: one game of a trained network as a video."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from fastdqn.cli.folders import RUNS, RunFolder, folder_of
+from fastdqn.errors import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class Watch:
+    """Record one game of a trained network as a video."""
+
+    run: RunFolder
+    """Folder of the run, or "latest" for the newest in --runs-dir."""
+    out: Path = Path("watch.mp4")
+    """The video: .mp4 or .gif."""
+    values: bool = False
+    """Draw the value of each action beside the screen."""
+    epsilon: float | None = None
+    """Share of random actions; by default the run's final one."""
+    seed: int = 0
+    """Of the game and of random actions."""
+    max_env_steps: int = 27_000
+    """Longest video (27,000 env steps are 30 minutes); a GIF has at most 1,500."""
+    runs_dir: Path = RUNS
+    """Where "latest" looks."""
+
+
+def watch(options: Watch) -> int:
+    """Record the video; return the exit code."""
+    if options.seed < 0:
+        raise UserError(f"--seed must be at least 0, not {options.seed}.")
+    if options.max_env_steps < 1 or (options.epsilon is not None and not 0.0 <= options.epsilon <= 1.0):
+        raise UserError("--max-env-steps must be at least 1, and --epsilon between 0 and 1.")
+    run = folder_of(options.run, options.runs_dir)
+    from fastdqn import process
+    from fastdqn.execution.devices import prepare_device
+    from fastdqn.tools.evaluate import load_agent
+    from fastdqn.tools.watch import record
+
+    agent = load_agent(run, prepare_device())
+    epsilon = agent.dqn.epsilon_final if options.epsilon is None else options.epsilon
+    with process.running():
+        watched = record(agent, options.out, options.seed, epsilon, options.values, options.max_env_steps)
+    ended = "" if watched.over else ", not to its end"
+    print(f"a game of {watched.env_steps:,} env steps{ended}, score {watched.score:g}; written: {options.out}")
+    return process.exit_code()

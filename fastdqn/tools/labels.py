@@ -1,0 +1,183 @@
+"""What tables and pictures call a run: script, agent or variant, and in what it differs, in a person's words."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fastdqn.envs import games
+from fastdqn.options.groups import learnt_by
+from fastdqn.options.presets import PRESETS
+from fastdqn.tools.reading import LIMITS, RunData
+
+Groups = dict[str, dict[str, list[RunData]]]
+"""Runs by game and by what they are called; those of one name differ in their seed alone."""
+
+_SAID = ("seed", "name", "agent", "variant", "small")
+"""Options that change what is learnt, but are said in another way: by the band, the panel, or the label's beginning."""
+_NAMES = {
+    "center_frames": "centred frames",
+    "clip_rewards": "reward clipping",
+    "distributional": "distributional returns",
+    "episodic_life": "lives as episodes",
+    "fire_reset": "FIRE after a reset",
+    "full_action_set": "the full action set",
+    "noisy": "noisy layers",
+    "prioritized": "prioritized replay",
+}
+"""Options whose names need more than spaces."""
+_PHRASES = {
+    "act_with": "played by the {} network",
+    "n_step": "{}-step returns",
+    "network": "{} network",
+    "noise": "{} noise",
+    "num_envs": "{} games at once",
+    "steps": "an update every {} env steps",
+    "max_env_steps": "until {} env steps",
+    "max_minutes": "for {} minutes",
+    "train_seconds": "for {} s of training",
+    "stop_score": "until a mean of {}",
+}
+"""Options whose values are said within words."""
+_WORDS: dict[tuple[str, Any], str] = {
+    ("precision", "auto"): "",
+    ("precision", "bf16"): "with bf16",
+    ("precision", "fp32"): "without bf16",
+    ("network", "nature"): "Nature's network",
+    ("noisy_sigma", None): "",
+    ("max_env_steps", None): "without a limit of env steps",
+    ("max_minutes", None): "without a limit of minutes",
+    ("train_seconds", None): "",
+}
+"""Values with words of their own; nothing is said of what is so unless one asks for something else."""
+_PARTS = ("double", "dueling", "noisy", "prioritized", "distributional")
+_LIMITS = ("stop_score", "max_env_steps", "max_minutes", "train_seconds")
+
+
+def grouped(runs: Sequence[RunData]) -> Groups:
+    """Return `runs` by game, in the order of their titles, and by label, in order, too.
+
+    A label says script, variant and agent, and the options in which runs differ that have these and the game in common.
+    An agent that all `runs` share is left to `shared_agent`. Runs that differ in their limits alone differ only
+    where one of them came to its limit.
+    """
+    groups: Groups = {}
+    shared = shared_agent(runs)
+    titles = sorted((games.title_of(game), game) for game in {run.game for run in runs})
+    scripts = {run.config["script"] for run in runs}
+    for _, game in titles:
+        here = [run for run in runs if run.game == game]
+        names = [_name(run, scripts) for run in here]
+        labels: dict[str, list[RunData]] = {}
+        for run, name in zip(here, names, strict=True):
+            kin = [one for one, other in zip(here, names, strict=True) if other == name]
+            agent = () if _agent(run) in (None, shared) else (_agent(run),)
+            label = ", ".join(str(part) for part in (name[0], *agent, *_told(run, kin)) if part)
+            labels.setdefault(label, []).append(run)
+        told = {
+            f"{label}{limit}": sorted(alike, key=lambda one: one.seed)
+            for label, members in labels.items()
+            for limit, alike in _by_limits(members).items()
+        }
+        groups[game] = {label: told[label] for label in sorted(told, key=in_order)}
+    return groups
+
+
+def one_by_one(groups: Groups) -> Groups:
+    """Return the groups with every run for itself, called by its seed, and by its folder where that is not enough."""
+    return {
+        game: {
+            f"{label}, seed {run.seed}"
+            f"{f' ({run.folder.name})' if sum(run.seed == other.seed for other in runs) > 1 else ''}": [run]
+            for label, runs in labels.items()
+            for run in runs
+        }
+        for game, labels in groups.items()
+    }
+
+
+def shared_agent(runs: Sequence[RunData]) -> str | None:
+    """Return the agent that all runs have trained, None if they differ or name none."""
+    agents = {_agent(run) for run in runs}
+    return agents.pop() if len(agents) == 1 else None
+
+
+def _name(run: RunData, scripts: set[str]) -> tuple[str, str | None]:
+    """Return script and variant, and the agent: what a label begins with."""
+    script: str = run.config["script"]
+    number = re.match(r"\d+", script)
+    if number and not any(other != script and other.startswith(number[0]) for other in scripts):
+        script = number[0]
+    small = " --small" if run.config.get("freeze", {}).get("small") else ""
+    variant = run.config.get("series", {}).get("variant")
+    return f"{script}{small}{f' {variant}' if variant else ''}", _agent(run)
+
+
+def _agent(run: RunData) -> str | None:
+    """Return the name of the hyper-parameters: the agent's, or the preset's where it is one of several of its game."""
+    agent = run.config.get("dqn", {}).get("agent")
+    preset = run.config["game"]["name"].strip().lower()
+    return agent or (preset if preset in PRESETS and preset.startswith(f"{run.game}-") else None)
+
+
+def _told(run: RunData, kin: Sequence[RunData]) -> list[str]:
+    """Return in what a run differs from its kin, and from what its variant stands for."""
+    options = [_learnt(other) for other in kin]
+    mine = _learnt(run)
+    names = {name for name in mine if any(other.get(name) != mine[name] for other in options)}
+    if "noisy" in names and len({(one.get("noisy"), *_epsilons(one)) for one in options}) == 2:
+        names -= {"epsilon_start", "epsilon_final"}  # noisy layers stand for no epsilon
+    variant = run.config.get("series", {}).get("variant")
+    for part in _PARTS:
+        implied = variant in (part, "rainbow")
+        if variant and part in mine and mine[part] != implied and (implied or _agent(run) is None):
+            names.add(part)
+    return [said for said in (_said(name, mine[name]) for name in sorted(names)) if said]
+
+
+def in_order(label: str) -> list[tuple[float, str]]:
+    """Return what labels are sorted by: their words, and their numbers as numbers."""
+    parts = re.split(r"(\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]\d+)?)", label)
+    return [(float(part.replace(",", "")), "") if i % 2 else (0.0, part) for i, part in enumerate(parts)]
+
+
+def _learnt(run: RunData) -> dict[str, Any]:
+    return {name: value for name, value in learnt_by(run.config).items() if name not in _SAID}
+
+
+def _epsilons(options: Mapping[str, Any]) -> tuple[Any, Any]:
+    return options.get("epsilon_start"), options.get("epsilon_final")
+
+
+def _said(name: str, value: Any) -> str:
+    """Return what a person says of an option's value; nothing where nobody would say anything."""
+    words = _NAMES.get(name, name.replace("_", " "))
+    if isinstance(value, str | None) and (name, value) in _WORDS:
+        return _WORDS[name, value]
+    if value is None or isinstance(value, bool):
+        return f"{'with' if value else 'without'} {words}"
+    return _PHRASES.get(name, f"{words} {{}}").format(_written(value))
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:g}" if float(f"{value:g}") == value else repr(value)
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _by_limits(runs: Sequence[RunData]) -> dict[str, list[RunData]]:
+    """Return `runs` by what is to be said of their limits: nothing unless runs came to different ones."""
+    limits = [{name: run.config["run"].get(name) for name in _LIMITS} for run in runs]
+    ended = [one for run, one in zip(runs, limits, strict=True) if run.finished]
+    differ = [name for name in _LIMITS if any(one[name] != ended[0][name] for one in ended)]
+    if not any(run.ended in LIMITS for run in runs) or not differ:
+        return {"": list(runs)}
+    found: dict[str, list[RunData]] = {}
+    for run, one in zip(runs, limits, strict=True):
+        words = (_said(name, one[name]) for name in differ)
+        found.setdefault("".join(f", {said}" for said in words if said), []).append(run)
+    return found

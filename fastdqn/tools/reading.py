@@ -1,0 +1,158 @@
+"""Reading the folders of runs: what they say, how they ended, and which of them count."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdqn.envs import games
+from fastdqn.errors import UserError
+from fastdqn.runs.folder import read_config, running_in
+from fastdqn.runs.limits import WINDOW_EPISODES
+
+LIMITS = ("max-env-steps", "max-minutes", "train-seconds")
+"""How a run ends by itself, beside being solved."""
+UNFINISHED = {
+    "running": "is still running",
+    "interrupted": "was interrupted",
+    "failed": "failed",
+    "broken off": "broke off without a summary",
+}
+"""The other endings, and what a sentence says of them."""
+
+
+class RunData(NamedTuple):
+    """What a run's folder says."""
+
+    folder: Path
+    config: dict[str, Any]
+    game: str  # its ROM, or module:function
+    ended: str  # "solved", one of LIMITS or of UNFINISHED
+    written: float  # when it began or was last resumed, in seconds since 1970
+    machine: str | None
+    episodes: list[dict[str, Any]]  # finished games in the order in which they ended
+    summary: dict[str, Any]  # empty while there is none
+
+    @property
+    def seed(self) -> int:
+        return int(self.config["run"]["seed"])
+
+    @property
+    def finished(self) -> bool:
+        """Whether it was solved or came to its limit."""
+        return self.ended == "solved" or self.ended in LIMITS
+
+    @property
+    def mean_100(self) -> float | None:
+        """The mean score of the last 100 games as the run recorded it, None before the first."""
+        last = self.episodes[-1]["mean_100"] if self.episodes else None
+        return self.summary.get("mean_100", last) if self.finished else last
+
+    def curve(self, axis: str, games: int = WINDOW_EPISODES) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return `axis` ("env_steps" or "elapsed") and the mean score of the last `games` games by then, of all where
+        there are fewer yet, as two arrays of one length.
+
+        For 100 games it is the mean that the run recorded. For another number the games count in the order in which
+        they began, where the run says it, and a game counts once all are over that began before it.
+        """
+        if games == WINDOW_EPISODES:
+            known = [line for line in self.episodes if line["mean_100"] is not None]
+            return _column(known, axis), _column(known, "mean_100")
+        lines = self.episodes
+        if games > 1 and all("began" in line for line in lines):
+            lines = sorted(lines, key=lambda line: line["began"])
+        total = np.concatenate(([0.0], np.cumsum(_column(lines, "score"))))
+        end = np.arange(1, len(lines) + 1)
+        begin = np.maximum(end - games, 0)
+        return np.maximum.accumulate(_column(lines, axis)), (total[end] - total[begin]) / (end - begin)
+
+
+def read_run(folder: Path) -> RunData:
+    """Return what the folder of a run says.
+
+    Raises:
+        UserError: it is not the folder of a run, another version wrote it, or a file in it is damaged.
+    """
+    config = read_config(folder)
+    try:
+        episodes = whole_lines((folder / "episodes.jsonl").read_text(encoding="utf-8"))
+        for name in ("score", "mean_100", "env_steps", "elapsed"):
+            if not all(name in line for line in episodes):
+                raise ValueError(f"a line of episodes.jsonl lacks {name!r}")
+        path = folder / "summary.json"
+        summary = _dictionary(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+    except OSError as error:
+        raise UserError(f"{folder} is not the folder of a run: {error.strerror}.") from error
+    except ValueError as error:
+        raise UserError(f"{folder} is the folder of a run, but a file in it is damaged: {error}.") from error
+    ended = "running" if running_in(folder) else str(summary.get("reason") or "broken off")
+    written, machine = (folder / "config.json").stat().st_mtime, None
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        stamp = _dictionary(json.loads((folder / "environment.json").read_text(encoding="utf-8")))
+        machine = f"{stamp['cores']} cores of {stamp['cpu']}, {stamp['gpu']}"
+        written = datetime.fromisoformat(stamp["time"]).timestamp()
+    return RunData(folder, config, _game_of(config["game"]["name"]), ended, written, machine, episodes, summary)
+
+
+class Chosen(NamedTuple):
+    """The runs of one kind, sorted by what they are good for."""
+
+    finished: list[RunData]  # the newest of each seed: means, bands and interquartile means are over these alone
+    unfinished: list[RunData]  # the newest of each seed that has none that finished
+    left_out: dict[Path, str]  # why the others, and the unfinished, do not count: what follows "it"
+
+
+def chosen(runs: Sequence[RunData]) -> Chosen:
+    """Sort runs that differ in nothing but their seed."""
+    found = Chosen([], [], {})
+    for seed in sorted({run.seed for run in runs}):
+        first, *others = sorted((run for run in runs if run.seed == seed), key=lambda r: (not r.finished, -r.written))
+        (found.finished if first.finished else found.unfinished).append(first)
+        if not first.finished:
+            found.left_out[first.folder] = ending(first)
+        for run in others:
+            if run.finished:
+                found.left_out[run.folder] = f"has seed {seed}, as the newer {first.folder} has"
+            else:
+                found.left_out[run.folder] = f"{ending(run)}, and {first.folder} has its seed, {seed}"
+    return found
+
+
+def ending(run: RunData) -> str:
+    """Return how an unfinished run ended, as what follows "it"."""
+    return UNFINISHED.get(run.ended, f"ended by {run.ended}")
+
+
+def whole_lines(text: str) -> list[dict[str, Any]]:
+    """Return the lines of a .jsonl file, but for one that is still being written.
+
+    Raises:
+        ValueError: a line is damaged.
+    """
+    return [_dictionary(json.loads(line)) for line in text[: text.rfind("\n") + 1].splitlines()]
+
+
+def _dictionary(said: Any) -> dict[str, Any]:
+    if not isinstance(said, dict):
+        raise ValueError(f"{str(said)[:40]!r} is no JSON object")
+    return cast(dict[str, Any], said)
+
+
+def _column(lines: Sequence[dict[str, Any]], name: str) -> NDArray[np.float64]:
+    return np.array([line[name] for line in lines], np.float64)
+
+
+def _game_of(name: str) -> str:
+    """Return the ROM that a run's name of its game means, or the name where this ale_py has no such game."""
+    if games.is_custom(name):
+        return name
+    with contextlib.suppress(UserError):
+        return games.rom_of(name)
+    return name

@@ -1,0 +1,46 @@
+"""Folders of runs on the command line."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from fastdqn.cli.folders import folder_of, folders_of, runs_of
+from fastdqn.errors import UserError
+from tests.helpers.folders import make_folder
+
+
+def test_a_run_a_series_and_a_folder_of_runs(tmp_path: Path) -> None:
+    alone = make_folder(tmp_path / "alone")
+    series = [make_folder(tmp_path / "series" / f"dqn-{seed}" / "run", seed=seed) for seed in range(2)]
+    assert folders_of([alone], tmp_path) == [alone]
+    assert folders_of([tmp_path / "series"], tmp_path) == series
+    assert folders_of([tmp_path], tmp_path) == [alone, *series]
+    assert folders_of([alone, tmp_path / "series" / ".." / "alone", tmp_path], tmp_path) == [
+        alone,
+        *series,
+    ]  # each once
+
+
+def test_latest_is_the_newest_run_also_in_a_series(tmp_path: Path) -> None:
+    old, new = make_folder(tmp_path / "old"), make_folder(tmp_path / "series" / "dqn-0" / "run")
+    os.utime(old / "config.json", (1e9, 1e9))
+    assert folder_of(Path("latest"), tmp_path) == new
+    with pytest.raises(UserError, match=r"There is no run in the folder .*none; .* --runs-dir"):
+        folder_of(Path("latest"), tmp_path / "none")
+
+
+def test_what_cannot_be_read_is_named_and_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_folder(tmp_path / "good")
+    make_folder(tmp_path / "young", scores=(), ended=None)
+    (make_folder(tmp_path / "bad") / "episodes.jsonl").write_text("{\n")
+    assert [run.folder.name for run in runs_of([tmp_path], tmp_path)] == ["good"]
+    said = capsys.readouterr().err.splitlines()
+    assert [line.startswith("left out: ") for line in said] == [True, True]
+    assert [run.folder.name for run in runs_of([tmp_path], tmp_path, games=False)] == ["good", "young"]
+    with pytest.raises(UserError, match="No game has finished"):
+        runs_of([tmp_path / "young"], tmp_path)
+    with pytest.raises(UserError, match="there is no such folder"):
+        runs_of([tmp_path, tmp_path / "moon"], tmp_path)
