@@ -133,6 +133,7 @@ class DQNLearner(NothingUnfinished):
 
     def greedy(self, obs: Tensor) -> Tensor:
         """Return the actions (N,) of largest value for (N, C, H, W), with the noise that there is."""
+        self._keep_up()
         with torch.no_grad():
             return self.objective.values(self._outputs(self._actor, obs)).argmax(dim=1)
 
@@ -142,6 +143,7 @@ class DQNLearner(NothingUnfinished):
 
     def outputs(self, obs: Tensor) -> Tensor:
         """Return what the online network makes of `obs`, (B, A) values or (B, A, Z) logits, float32."""
+        self._keep_up()
         return self._outputs(self.computing, obs)
 
     def draw_noise(self, generator: torch.Generator | None = None) -> None:
@@ -150,6 +152,7 @@ class DQNLearner(NothingUnfinished):
 
     def gradient(self, group: Group, batch: Batch) -> Metrics:
         """Leave the gradient of the mean error on `batch` (B transitions on the device) with the online network."""
+        self._keep_up()
         draw_noise(self._noisy_target, self.noise)
         # Two regions: in one, PyTorch before 2.11 reuses the selector's bf16 weights, which carry no gradient.
         with torch.no_grad(), self._arithmetic():
@@ -243,9 +246,12 @@ class DQNLearner(NothingUnfinished):
         self.target.load_state_dict(state["target"])
         load_optimizer(self.group.optimizer, state["optimizer"])
         set_generator(self.noise, state["noise"])
+
+    def _keep_up(self) -> None:
+        """Let lowered weights be those of now, whoever has written to the full ones."""
         for lowered in (self._lowered, self._lowered_target):
             if lowered is not None:
-                lowered.refresh()
+                lowered.keep_up()
 
     def _drop_gradient(self, group: Group) -> None:
         """Drop the gradient that is there from before; of a lowered network, what it was raised to is written over."""

@@ -34,10 +34,20 @@ class Lowered:
                 own.data = own.data.to(torch.bfloat16)
                 self._pairs[0].append(own.detach())
                 self._pairs[1].append(other.detach())
+        self._version = self._versions()
 
     def refresh(self) -> None:
         """Take the weights as they are now."""
         copy_all(*self._pairs)
+        self._version = self._versions()
+
+    def keep_up(self) -> None:
+        """Take the weights as they are now if somebody has written to them."""
+        if self._version != self._versions():
+            self.refresh()
+
+    def _versions(self) -> int:
+        return sum(full._version for full in self._pairs[1])
 
     def raise_gradient(self) -> None:
         """Leave the gradient, in float32, with the parameters of the other network, in place of what was there."""

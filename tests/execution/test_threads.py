@@ -1,0 +1,107 @@
+"""Threads while others use the cores."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from fastdqn.execution.devices import has_bf16
+from fastdqn.execution.threads import Threads
+from fastdqn.options.groups import Groups
+from fastdqn.runs.neighbours import Neighbours
+from tests.helpers.learners import CPU, FAST, learner_from, random_batch
+from tests.helpers.resuming import VECTOR
+from tests.helpers.scripts import TOY_CATCH, records, train
+
+BF16 = dataclasses.replace(FAST, bf16=True)
+
+
+@pytest.fixture(autouse=True)
+def two_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+class Doctored(Threads):
+    """Threads on a machine where the bits are as a test says."""
+
+    def __init__(self, same: bool) -> None:
+        super().__init__(learner_from(Groups()), random_batch(4))
+        self.asked = 0
+        self.verdict = same
+
+    def _same_bits(self) -> bool:
+        self.asked += 1
+        return self.verdict
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_the_number_changes_only_where_no_bit_does(same: bool) -> None:
+    threads = Doctored(same)
+    threads.share(False)
+    assert threads.asked == 0  # nobody wanted to know
+    for _ in range(2):
+        threads.share(True)
+        assert torch.get_num_threads() == (1 if same else 2)
+    threads.share(False)
+    assert (torch.get_num_threads(), threads.asked) == (2, 1)
+
+
+def test_one_thread_stays_one() -> None:
+    torch.set_num_threads(1)
+    threads = Doctored(True)
+    threads.share(True)
+    threads.share(False)
+    assert (torch.get_num_threads(), threads.asked) == (1, 0)
+
+
+@pytest.mark.skipif(not has_bf16(CPU), reason="this processor has no bf16")
+@pytest.mark.parametrize("size", [16, 32, 128])
+def test_bf16_has_the_same_bits(size: int) -> None:
+    threads = Threads(learner_from(Groups(), form=BF16), random_batch(size))
+    threads.share(True)
+    assert torch.get_num_threads() == 1
+
+
+def test_the_learner_is_not_touched_by_the_trial() -> None:
+    learner, other = learner_from(Groups()), learner_from(Groups())
+    Threads(learner, random_batch(8))._same_bits()
+    for one in (learner, other):
+        one.update(random_batch(8, seed=1))
+    for a, b in zip(learner.network.parameters(), other.network.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.skipif(not has_bf16(CPU), reason="this processor has no bf16")
+def test_a_learner_that_changes_its_threads_learns_the_same() -> None:
+    learner, other = (learner_from(Groups(), form=BF16) for _ in range(2))
+    threads = Threads(learner, random_batch(16))
+    for seed in range(6):
+        torch.set_num_threads(2)
+        other.update(random_batch(16, seed=seed))
+        threads.share(seed % 3 > 0)
+        assert torch.get_num_threads() == (1 if seed % 3 else 2)
+        learner.update(random_batch(16, seed=seed))
+    for a, b in zip(learner.network.parameters(), other.network.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("script", ["09_cuda_graph", "10_rainbow", "11_pong_in_seconds"])
+def test_scripts_tell_whether_it_is_crowded(script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[bool] = []
+    monkeypatch.setattr(Threads, "share", lambda _, crowded: told.append(crowded))
+
+    def look(neighbours: Neighbours) -> None:
+        neighbours.crowded = len(told) % 3 == 2
+
+    monkeypatch.setattr(Neighbours, "look", look)
+    words = (*VECTOR, "--game", TOY_CATCH, "--frame-size", "42", "--threads", "1")
+    run = train(script, tmp_path, *words, "--max-env-steps", "130")
+    assert told[:6] == [False, False, True] * 2
+    assert all(line["threads"] == 1 and "neighbour_cores" in line for line in records(run, "speed.jsonl"))

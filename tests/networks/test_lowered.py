@@ -1,0 +1,132 @@
+"""Lowered networks compute what autocast computes, and gradients do not depend on the number of threads."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fastdqn.algorithms.dqn import DQNLearner
+from fastdqn.networks.torso import Convolution, use_channels_last
+from fastdqn.options.parts import VARIANTS
+from tests.helpers.learners import FAST, learner_from, network, options_of, random_batch
+
+BF16 = dataclasses.replace(FAST, bf16=True)
+
+
+def autocast_gradients(learner: DQNLearner, obs: Tensor) -> list[Tensor]:
+    """Gradients of the sum of the values, by the float32 weights under autocast."""
+    full = learner.network
+    for parameter in full.parameters():
+        parameter.grad = None
+    with torch.autocast("cpu", torch.bfloat16):
+        values = full(obs)
+    values.sum().backward()
+    return [parameter.grad for parameter in full.parameters() if parameter.grad is not None]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_values_are_those_of_autocast_bit_for_bit(variant: Any) -> None:
+    """After updates, copies and with noise: the weights in bfloat16 are never those of before."""
+    learner = learner_from(options_of(variant), form=BF16)
+    obs = random_batch(8, seed=9).obs
+    for seed in range(3):
+        learner.update(random_batch(16, seed=seed))
+        if seed == 1:
+            learner.sync_target()
+        for full, computing in ((learner.network, learner.computing), (learner.target, learner._target)):
+            learner.values(obs)
+            for mine, other in zip(noises(full), noises(computing), strict=True):
+                mine.copy_(other)
+            with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+                assert torch.equal(full(obs), computing(obs))
+
+
+def test_weights_that_somebody_else_wrote_are_taken() -> None:
+    learner, other = (learner_from(options_of("dqn"), form=BF16) for _ in range(2))
+    other.update(random_batch(16))
+    obs = random_batch(8).obs
+    assert not torch.equal(learner.values(obs), other.values(obs))
+    learner.network.load_state_dict(other.network.state_dict())
+    assert torch.equal(learner.values(obs), other.values(obs))
+
+
+def noises(net: nn.Module) -> list[Tensor]:
+    return [buffer for name, buffer in net.named_buffers() if "noise" in name]
+
+
+def test_an_averaged_target_and_a_loaded_learner_are_lowered_too() -> None:
+    options = options_of("dqn")
+    options = dataclasses.replace(options, agent=dataclasses.replace(options.agent, target_average=0.1))
+    learner, other = learner_from(options, form=BF16), learner_from(options, form=BF16)
+    obs = random_batch(8, seed=9).obs
+    learner.update(random_batch(16))
+    other.load(learner.state())
+    for one in (learner, other):
+        one.values(obs)
+        for full, computing in ((one.network, one.computing), (one.target, one._target)):
+            with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+                assert torch.equal(full(obs), computing(obs))
+
+
+def test_gradients_are_those_of_autocast() -> None:
+    """Up to one rounding: the weights of the last convolution are summed in another order."""
+    learner = learner_from(options_of("dqn"), form=BF16)
+    obs = random_batch(16).obs
+    by_hand = autocast_gradients(learner, obs)
+    learner._drop_gradient(learner.group)
+    learner.outputs(obs).sum().backward()
+    assert learner._lowered is not None
+    learner._lowered.raise_gradient()
+    for parameter, expected in zip(learner.group.parameters, by_hand, strict=True):
+        assert parameter.grad is not None
+        assert parameter.grad.dtype == torch.float32
+        assert (parameter.grad - expected).norm() < 3e-3 * expected.norm()
+
+
+def test_a_steady_convolution_has_the_gradients_of_a_plain_one() -> None:
+    torch.manual_seed(0)
+    steady = Convolution(8, 16, 3)
+    plain = nn.Conv2d(8, 16, 3).double()
+    plain.load_state_dict(steady.state_dict())
+    x = torch.randn(5, 8, 9, 9)
+    a = x.bfloat16().contiguous(memory_format=torch.channels_last).requires_grad_()
+    b = a.detach().double().requires_grad_()
+    steady.bfloat16()
+    plain.load_state_dict(steady.state_dict())
+    weight = torch.randn(5, 16, 7, 7).bfloat16()
+    (steady(a) * weight).sum().backward()
+    (plain(b) * weight.double()).sum().backward()
+    pairs = [
+        (a.grad, b.grad),
+        *((s.grad, p.grad) for s, p in zip(steady.parameters(), plain.parameters(), strict=True)),
+    ]
+    for one, other in pairs:
+        assert one is not None
+        assert other is not None
+        assert (one.double() - other).norm() < 5e-3 * other.norm()
+
+
+def test_the_last_layers_gradient_does_not_depend_on_threads() -> None:
+    """In float32; PyTorch's own linear layer differs here with two threads."""
+    before = torch.get_num_threads()
+    net = network()
+    use_channels_last(net)
+    hidden = torch.randn(32, 512)
+    target = torch.randn(32, 6)
+    found: list[Tensor] = []
+    try:
+        for count in (1, 2, 4):
+            torch.set_num_threads(count)
+            last = net.head[-1]
+            last.weight.grad = None
+            (last(hidden) * target).sum().backward()
+            assert last.weight.grad is not None
+            found.append(last.weight.grad.clone())
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[0], found[2])
