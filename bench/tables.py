@@ -9,8 +9,6 @@ After a new measurement, change the name of its data in NEWEST.
 import startup  # noqa: F401 - first: Ctrl-C during the imports below
 
 import dataclasses
-import json
-import os
 import re
 import statistics
 import sys
@@ -19,6 +17,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import tyro
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # where bench is, if this file is run
+
+from bench.pages import DataError, Page, grid, machine, processor, software, spread
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -85,33 +87,6 @@ CEILINGS = {
 }
 
 
-class DataError(Exception):
-    """Data or markers that no table can be made from: one sentence, exit code 2."""
-
-
-class Page(NamedTuple):
-    """A page of a checkout: reads the data, and links to them as seen from the page."""
-
-    root: Path
-    name: str  # README.md or docs/...
-
-    def link(self, words: str, target: str) -> str:
-        return f"[{words}]({os.path.relpath(target, Path(self.name).parent).replace(os.sep, '/')})"
-
-    def data(self, words: str, name: str) -> str:
-        return self.link(words, f"bench/results/{name}")
-
-    def read(self, name: str) -> list[dict[str, Any]]:
-        """Return what a .json (one) or .jsonl file in bench/results says; DataError if it is missing or damaged."""
-        try:
-            text = (self.root / "bench" / "results" / name).read_text(encoding="utf-8")
-            return [json.loads(part) for part in (text.splitlines() if name.endswith(".jsonl") else [text])]
-        except OSError as error:
-            raise DataError(f"bench/results/{name} cannot be read: {error.strerror}.") from error
-        except ValueError as error:
-            raise DataError(f"bench/results/{name} is damaged: {error}.") from error
-
-
 class Timing(NamedTuple):
     """A file of bench/fps.py."""
 
@@ -159,44 +134,10 @@ def passed(scores: Sequence[float], level: float, games: int = 30) -> int | None
     return next((end for end in ends if statistics.fmean(scores[end - games + 1 : end + 1]) > level), None)
 
 
-def processor(stamp: dict[str, Any]) -> str:
-    """Return the processor by the name of its design, where that is known."""
-    cpu = re.fullmatch(r"(.*) family (\d+) model (\d+) (\[.*\])", stamp["cpu"])
-    if cpu is None:
-        return str(stamp["cpu"])
-    name, family, model, flags = cpu[1], int(cpu[2]), int(cpu[3]), cpu[4]
-    zen = {25: "Zen 4" if model >= 16 else "Zen 3", 26: "Zen 5"} if "EPYC" in name else {}
-    said = zen.get(family, f"family {family} model {model}")
-    return f"{name} ({said}, {'bf16' if 'bf16' in flags else 'no bf16'})"
-
-
-def machine(stamp: dict[str, Any]) -> str:
-    cores = f"{stamp['cores']} core{'s' if stamp['cores'] > 1 else ''} of {processor(stamp)}"
-    return f"{cores}, {stamp['gpu'] or 'no GPU'}"
-
-
-def software(stamps: Sequence[dict[str, Any]], commits: bool = True) -> str:
-    """Return dates, versions of torch and, if asked for, commits."""
-    days = sorted(stamp["time"][:10] for stamp in stamps)
-    versions = sorted({stamp["packages"]["torch"] for stamp in stamps})
-    said = f"{' to '.join(dict.fromkeys((days[0], days[-1])))}, torch {', '.join(versions)}"
-    return f"{said}, commit {', '.join(sorted({str(stamp['commit']) for stamp in stamps}))}" if commits else said
-
-
 def timed(page: Page, name: str, timing: Timing) -> str:
     stamp = timing.stamp
     turns = f"median (range) of {stamp['options']['repeats']} turns"
     return f"Measured on {machine(stamp)}; {turns}; {software([stamp])}; {page.data('data', f'{name}.jsonl')}."
-
-
-def spread(values: Sequence[float], digits: int = 1) -> str:
-    low, middle, high = (f"{value:,.{digits}f}" for value in (min(values), statistics.median(values), max(values)))
-    return f"{middle} ({low}-{high})"
-
-
-def grid(heads: Sequence[str], rows: Sequence[Sequence[str]], note: str) -> str:
-    table = "\n".join(f"| {' | '.join(cells)} |" for cells in (heads, ["---"] * len(heads), *rows))
-    return f"{table}\n\n{note}"
 
 
 def ladder(page: Page, sources: Sources) -> str:
@@ -239,7 +180,16 @@ def parts(page: Page, sources: Sources) -> str:
 
 
 def pong(page: Page, sources: Sources) -> str:
-    heads = ("script", "network", "machine", "minutes, median", "every seed", "env steps, median")
+    heads = (
+        "script",
+        "network",
+        "machine",
+        "minutes, median",
+        "every seed",
+        "fresh games",
+        "Nature's protocol",
+        "date",
+    )
     rows: list[list[str]] = []
     stamps: list[dict[str, Any]] = []
     for setting in sources.pong:
@@ -248,23 +198,38 @@ def pong(page: Page, sources: Sources) -> str:
         if not all(run.summary["solved"] for run in runs):
             raise DataError(f"A run of bench/results/{setting.prefix}* did not solve Pong: it has no time for a table.")
         minutes = f"**{statistics.median(run.minutes for run in runs):.1f}**"
-        env_steps = f"{statistics.median(run.summary['env_steps'] for run in runs):,.0f}"
+        dates = sorted({run.stamp["time"][:10] for run in runs})
         seeds = ", ".join(page.data(f"{run.minutes:.1f}", run.name) for run in runs)
         where = " / ".join(sorted({machine(run.stamp) for run in runs}))
         network = " / ".join(sorted({run.network for run in runs}))
-        rows.append([f"`{setting.command}`", network, where, minutes, seeds, env_steps])
+        after = [means(runs, "fresh"), means(runs, "nature"), " to ".join(dict.fromkeys((dates[0], dates[-1])))]
+        rows.append([f"`{setting.command}`", network, where, minutes, seeds, *after])
     return grid(heads, rows, f"Each time links its data ({page.link('all runs', 'docs/pong.md')}); {software(stamps)}.")
 
 
+def means(runs: Sequence[Run], name: str) -> str:
+    """Return the median and range, over runs, of the mean score of the games that were played after each."""
+    scores = [run.summary[name]["mean"] for run in runs if name in run.summary]
+    return spread(scores) if len(scores) == len(runs) else "-"
+
+
 def pong_runs(page: Page, sources: Sources) -> str:
-    heads = ("run", "seed", "minutes", "env steps", "samples", "network", "machine", "threads", "commit")
+    heads = ("run", "seed", "minutes", "env steps", "samples", "fresh games", "Nature's protocol", "network", "machine")
+    heads += ("threads", "commit")
     runs = [run_of(page, name) for setting in sources.pong for name in setting.runs]
     rows: list[list[str]] = []
     for run in runs:
         counts = [f"{run.minutes:.1f}", f"{run.summary['env_steps']:,}", f"{run.summary['samples']:,}"]
+        counts += [played_after(run, name) for name in ("fresh", "nature")]
         place = [run.network, machine(run.stamp), str(run.stamp["threads"]), str(run.stamp["commit"])]
         rows.append([page.data(run.name, run.name), str(run.summary["seed"]), *counts, *place])
     return grid(heads, rows, f"Each name links its data; {software([run.stamp for run in runs], commits=False)}.")
+
+
+def played_after(run: Run, name: str) -> str:
+    """Return mean and standard error of the games that were played after a run."""
+    found = run.summary.get(name)
+    return "-" if found is None else f"{found['mean']:.1f} +- {found['standard_error']:.1f}"
 
 
 def variants(page: Page, sources: Sources) -> str:
