@@ -5,7 +5,7 @@ hundred good games take many env steps, in which an agent that learns on does no
 so. So one that has won enough of its points is frozen for a trial: it plays, at a multiple of the speed, and learns
 nothing until a test of its points says that it loses too many.
 
-The rest is settings (fastdqn/options/presets.py). What it trains on are the newest 50,000 env steps alone, drawn by
+The rest is settings (the agent pong-fast, and fastdqn/options/presets.py). What it trains on are the newest 50,000 env steps alone, drawn by
 priority, four samples for each env step (on a GPU, where they are cheap, 16), with centered frames, 5-step returns and
 a step size that falls. --small does the same with half of all filters and hidden units, in one thread beside the games.
 
@@ -113,4 +113,4 @@ def train(options: Options) -> None:
 
 
 if __name__ == "__main__":
-    start(train, Options, __doc__, game="pong-fast", device="auto")
+    start(train, Options, __doc__, device="auto")

@@ -15,7 +15,7 @@ from fastdqn.options.groups import learnt_by
 from fastdqn.runs.folder import read_config
 
 GRID = 400  # points of a mean curve
-NAMED = ("seed", "name", "variant")
+NAMED = ("seed", "name", "agent", "variant")
 """Options that change what is learnt, but are said in another way: by the band, or at the beginning of the label."""
 
 
@@ -60,7 +60,8 @@ def read_run(folder: Path) -> RunData:
 
 
 def grouped(runs: Sequence[RunData]) -> dict[str, list[RunData]]:
-    """Return `runs` by what the legend calls them: script, variant and game, and the options in which they differ.
+    """Return `runs` by what the legend calls them: script, agent, variant and game, and the options in which they
+    differ.
 
     Runs whose options differ in the seed alone are one group.
     """
@@ -75,8 +76,9 @@ def grouped(runs: Sequence[RunData]) -> dict[str, list[RunData]]:
 
 
 def _name_of(run: RunData) -> str:
-    variant = run.config.get("series", {}).get("variant")
-    return ", ".join(part for part in (run.config["script"], variant, run.config["game"]["name"]) if part)
+    agent, variant = run.config.get("dqn", {}).get("agent"), run.config.get("series", {}).get("variant")
+    names = dict.fromkeys((run.config["script"], agent, variant, run.config["game"]["name"]))  # rainbow may be both
+    return ", ".join(part for part in names if part)
 
 
 def draw_curves(groups: Mapping[str, Sequence[RunData]], out: Path, title: str = "", games: int = 100) -> None:
