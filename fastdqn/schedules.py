@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def linear_epsilon(env_step: int, start: float, final: float, decay_env_steps: int, delay_env_steps: int = 0) -> float:
-    """Return epsilon at `env_step`: `max(final, start - env_step / decay_env_steps)`, counted from `delay_env_steps` on.
+    """Return epsilon at `env_step`: `max(final, start - env_step / decay_env_steps)`, counted after the delay.
 
     The rule of the 2017 post: from 1.0 it falls by 1/`decay_env_steps` each env step until it meets `final`.
     `decay_env_steps` = 0 means `final` from the first env step on.

@@ -57,7 +57,7 @@ class Settings:
 
 
 class DQNLearner(NothingUnfinished):
-    """Deep Q-learning: Adam or RMSProp on an objective's errors, and a target network that is copied now and then, or averaged.
+    """Deep Q-learning: an objective's errors, and a target network that is copied now and then, or averaged.
 
     Networks with noisy layers draw new noise for each update and each act, the target network its own (Fortunato et al.
     2018, section 3); so does the choice of Double Q-learning (the same paper's eq. 16).

@@ -104,8 +104,8 @@ AGENTS: Mapping[AgentName, Agent] = {
         needs="parts",
     ),
     "dopamine-dqn": Agent(
-        "google/dopamine, dopamine/jax/agents/dqn/configs/dqn.gin and dqn_agent.py (Adam and the squared error; those of "
-        "2018 were RMSProp and the clipped one)",
+        "google/dopamine, dopamine/jax/agents/dqn/configs/dqn.gin and dqn_agent.py (those of 2018 had RMSProp and "
+        "clipped errors)",
         {"run": _RUN, "dqn": _DOPAMINE, "pace": _PACE, "parts": {"importance_decay": None}},
         {},
     ),

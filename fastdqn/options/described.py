@@ -40,8 +40,8 @@ def describe_learning(
     by_paper = AGENTS[dqn.agent].settings.get("pace", {}).get("steps", 1)
     if pace is None and by_paper > 1:
         lines.append(
-            f"differs from {dqn.agent}: this script makes an update after each env step, not on {by_paper} times as "
-            f"many transitions every {by_paper} (as those from 02 on do)"
+            f"differs from {dqn.agent}: updates on {dqn.batch_size} transitions after each env step; those on "
+            f"{by_paper * dqn.batch_size} every {by_paper} are 02's"
         )
     return tuple(lines)
 

@@ -100,7 +100,7 @@ def preset_for(name: str, rom: str) -> Preset:
 def default_agent(groups: Groups, name: str, rom: str, variant: str | None = None) -> AgentName:
     """Return the agent that a script with these groups has where none is named.
 
-    01 to 05 repeat the 2017 post with its games; from 06 on, where many games are played at once, it is their default on
+    01 to 05 repeat the 2017 post with its games; from 06 on, where many games are played at once, it is the default on
     Pong alone. Rainbow by name is its paper's on all other games.
     """
     if rom == "pong":
