@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 
-from fastdqn.build import build_device_replay, describe_agent, fastest_form
+from fastdqn.build import build_device_replay, fastest_form, one_game, schedule_of
 from fastdqn.execution.devices import has_bf16
-from fastdqn.options.dqn import AgentOptions, DQNOptions, UpdateOptions
-from fastdqn.options.parts import PartOptions
+from fastdqn.options.dqn import UpdateOptions
+from fastdqn.options.groups import groups_of
 from fastdqn.replay.prioritized import PrioritizedReplay
 from fastdqn.seeds import seeds_of
-from tests.helpers.learners import CPU, SHAPE, learner_of, options_of, random_batch
+from tests.helpers.learners import CPU, SHAPE, learner_from, learner_of, options_of, random_batch
 from tests.helpers.scripts import parse
 
 
@@ -52,10 +52,31 @@ def test_the_replay_knows_priorities_if_they_are_asked_for() -> None:
     assert not isinstance(replay_of("dqn"), PrioritizedReplay)
 
 
-def test_an_agent_is_one_line() -> None:
-    options = parse("10_rainbow", "--variant", "rainbow")
-    said = describe_agent(options.dqn, options.agent, options.parts)
-    for word in ("2-step", "double", "dueling", "factorised noise", "alpha 0.6", "51 atoms from -10 to 10"):
-        assert word in said
-    plain = describe_agent(DQNOptions(), AgentOptions(), PartOptions())
-    assert plain == "agent: nature network, epsilon from 1 to 0.02"
+def test_beta_rises_over_the_whole_run_and_no_further_than_asked_for() -> None:
+    games: Any = SimpleNamespace(obs_shape=SHAPE, num_envs=8)
+    words = ("--game", "seaquest", "--replay-size", "1000", "--replay-initial", "100", "--max-env-steps", "2000")
+
+    def betas_of(agent: str) -> list[float]:
+        options = parse("10_rainbow", "--agent", agent, *words)
+        learner = learner_from(groups_of(options))
+        replay: Any = build_device_replay(seeds_of(0), options.dqn, games, CPU, options.parts)
+        schedule = schedule_of(options.dqn, options.update, options.parts, learner, replay)
+        found: list[float] = []
+        for env_step in (0, 500, 2000, 9000):
+            schedule(env_step)
+            found.append(float(replay._beta))
+        return found
+
+    assert betas_of("rainbow") == pytest.approx([0.4, 0.55, 1.0, 1.0])
+    assert betas_of("dopamine-rainbow") == pytest.approx([0.5] * 4)
+
+
+def test_every_script_says_what_it_learns_from_and_when_it_stops() -> None:
+    words = ("--replay-size", "1000", "--replay-initial", "100", "--max-env-steps", "2000")
+    for script in ("01_baseline", "02_play_steps"):
+        options = parse(script, *words)
+        pace = getattr(options, "pace", None)
+        notes = one_game(options.run, options.game, options.dqn, "classic", pace).notes
+        assert notes[1].startswith("learns by agent post2017: Adam 0.0001, 32 samples for each env step")
+        assert ("(batch 128 every 4)" in notes[1]) == (pace is not None)
+        assert notes[2] == "stops when the mean of 100 games is above 18, or after 2,000 env steps"
