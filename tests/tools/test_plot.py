@@ -10,6 +10,7 @@ import pytest
 
 from fastdqn.errors import UserError
 from fastdqn.tools.plot import common_grid, draw_curves, grouped, read_run
+from tests.helpers.scripts import TOY_CATCH
 from tests.helpers.trained import TrainedRuns
 
 
@@ -31,6 +32,14 @@ def test_learning_curve_of_a_run(tmp_path: Path) -> None:
         read_run(tmp_path / "none")
     with pytest.raises(UserError, match="cannot be written"):
         draw_curves({"a run": [run]}, tmp_path / "curve.xyz")
+
+
+def test_a_label_names_script_agent_and_game(runs: TrainedRuns) -> None:
+    assert list(grouped([read_run(runs["09"])])) == ["09_cuda_graph, post2017, pong"]
+    run = read_run(runs["catch0"])
+    assert list(grouped([run])) == [f"09_cuda_graph, nature, {TOY_CATCH}"]
+    named = run._replace(config={**run.config, "dqn": {"agent": "rainbow"}, "series": {"variant": "rainbow"}})
+    assert list(grouped([named])) == [f"09_cuda_graph, rainbow, {TOY_CATCH}"]
 
 
 def test_runs_are_grouped_by_what_differs(runs: TrainedRuns) -> None:
