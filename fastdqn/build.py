@@ -30,7 +30,7 @@ from fastdqn.execution.wire import window_for
 from fastdqn.networks.qnetwork import HeadParts, QNetwork
 from fastdqn.networks.torso import NATURE, SIZES
 from fastdqn.nouns import GamesOnDevice, ManyGames, OneGame, PlayerElsewhere
-from fastdqn.options.described import describe_end, describe_learning, describe_parts
+from fastdqn.options.agents import AGENTS
 from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions, UpdateOptions
 from fastdqn.options.game import GameOptions, PlayerOptions, VectorOptions
 from fastdqn.options.parts import PartOptions
@@ -58,8 +58,12 @@ def one_game(
     learner = build_learner(seeds, dqn, *spaces_of(env), device)
     replay = build_list_replay(seeds, dqn)
     player = build_player(env, run.seed, dqn, learner.network)
-    notes = (note, *describe_learning(dqn, pace), describe_end(run), describe_replay(dqn.replay_size))
-    return OneGame(device, learner, replay, player, notes)
+    notes = [note, _learning(dqn, pace), run.describe_end(), describe_replay(dqn.replay_size)]
+    every = AGENTS[dqn.agent].settings.get("pace", {}).get("steps", 1)
+    if pace is None and every > 1:
+        by_paper = f"those of {dqn.agent} are on {every * dqn.batch_size} every {every}"
+        notes.insert(2, f"updates are on {dqn.batch_size} transitions after each env step; {by_paper}")
+    return OneGame(device, learner, replay, player, tuple(notes))
 
 
 def player_elsewhere(
@@ -82,7 +86,7 @@ def player_elsewhere(
         2 * pace.steps,
         player.player_timeout,
     )
-    notes = (note, *describe_learning(dqn, pace), describe_end(run), describe_replay(dqn.replay_size))
+    notes = (note, _learning(dqn, pace), run.describe_end(), describe_replay(dqn.replay_size))
     return PlayerElsewhere(device, learner, build_list_replay(seeds, dqn), weights, plan, shape, notes)
 
 
@@ -101,7 +105,7 @@ def many_games(
     replay = build_list_replay(seeds, dqn)
     stacks = GameStacks(envs.num_envs, envs.obs_shape[1:], game.frame_stack, dqn.n_step, dqn.gamma)
     policy = build_policy(lambda: actions_for(learner.act, torch.from_numpy(stacks.obs()).to(device)), envs, seeds)
-    notes = (note, *describe_learning(dqn, pace), describe_end(run), describe_replay(dqn.replay_size))
+    notes = (note, _learning(dqn, pace), run.describe_end(), describe_replay(dqn.replay_size))
     return ManyGames(device, envs, learner, replay, stacks, policy, notes)
 
 
@@ -128,10 +132,10 @@ def games_on_device(
     replay = build_device_replay(seeds, dqn, envs, device, parts, channels_last=update is not None)
     policy = build_policy(lambda: actions_for(learner.act, replay.stacks()), envs, seeds)
     reported = agent or AgentOptions()
-    notes = [note, *describe_learning(dqn, pace, update, agent, parts)]
-    if agent is not None and parts is not None:
-        notes.append(describe_parts(dqn, agent, parts))
-    notes += [describe_end(run), describe_frame_replay(dqn.replay_size, device, vector.frame_size**2)]
+    notes = [note, _learning(dqn, pace, update, agent, parts)]
+    if parts is not None:
+        notes.append(parts.describe(reported.network, dqn.double))
+    notes += [run.describe_end(), describe_frame_replay(dqn.replay_size, device, vector.frame_size**2)]
     if update is not None:
         notes.append(form.describe(device))
     return GamesOnDevice(
@@ -290,6 +294,19 @@ def schedule_of(
             replay.set_beta(first if rising is None else linear(env_steps, first, last, rising))
 
     return schedule
+
+
+def _learning(
+    dqn: DQNOptions,
+    pace: PaceOptions | None,
+    update: UpdateOptions | None = None,
+    agent: AgentOptions | None = None,
+    parts: PartOptions | None = None,
+) -> str:
+    """Return one line that says by which hyper-parameters a script with these groups learns."""
+    final = None if update is None else update.final_learning_rate
+    average = None if agent is None else agent.target_average
+    return dqn.describe(1 if pace is None else pace.steps, final, average, parts is not None and parts.distributional)
 
 
 def _player_of(

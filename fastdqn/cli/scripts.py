@@ -17,7 +17,7 @@ from fastdqn.options.agents import AGENTS
 from fastdqn.options.dqn import AgentName
 from fastdqn.options.fields import changes_learning
 from fastdqn.options.game import PRESENTATIONS, ProtocolName
-from fastdqn.options.groups import check, defaults_of, flag_of, groups_of, options_from
+from fastdqn.options.groups import Groups, check, defaults_of, flag_of, groups_of, options_from
 from fastdqn.options.parts import VARIANTS
 from fastdqn.options.presets import NO_EPSILON, changed, record_changes, with_names
 from fastdqn.options.run import RunOptions
@@ -103,6 +103,8 @@ def _defaults(options_type: type[OptionsT], words: Sequence[str], game: str, dev
     custom = games.is_custom(named)
     rom = named if custom else games.rom_of(named)
     agent, variant, protocol = (_value_of(option, words) for option in ("--agent", "--variant", "--protocol"))
+    if agent in AGENTS:
+        _check_has(had, cast(AgentName, agent))
     defaults = with_names(
         defaults,
         named,
@@ -122,6 +124,21 @@ def _defaults(options_type: type[OptionsT], words: Sequence[str], game: str, dev
         for changes in record_changes(chosen.dqn.agent, small, _trains_on_cuda(words, had.run)):
             defaults = changed(defaults, changes)
     return defaults
+
+
+def _check_has(groups: Groups, agent: AgentName) -> None:
+    """Refuse an agent that is made of what this script lacks.
+
+    Raises:
+        UserError: with the first script beside this one that has it.
+    """
+    needed = AGENTS[agent].needs
+    if groups.dqn is None or needed is None or getattr(groups, needed) is not None:
+        return
+    beside = sorted(Path(sys.argv[0]).parent.glob("[0-9]*.py"))
+    having = [path.name for path in beside if f"\n    {needed}: " in path.read_text(encoding="utf-8")]
+    said = f"; {having[0]} has it" if having else ""
+    raise UserError(f"This script lacks what the agent {agent} is made of{said}.")
 
 
 def _with_stop_score(options: OptionsT, words: Sequence[str]) -> OptionsT:

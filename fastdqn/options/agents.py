@@ -129,7 +129,7 @@ AGENTS: Mapping[AgentName, Agent] = {
         needs="parts",
     ),
     "pong-fast": Agent(
-        "this project: Pong as 09 solves it soonest on two cores (LOG.md)",
+        "this project: Pong as it is solved soonest on two cores (LOG.md)",
         {
             "run": {"max_env_steps": 3_000_000},
             "dqn": {
@@ -157,6 +157,3 @@ AGENTS: Mapping[AgentName, Agent] = {
         stops=True,
     ),
 }
-
-SCRIPTS = {"update": "09_cuda_graph.py", "parts": "10_rainbow.py"}
-"""The first script with a group that an agent may need."""

@@ -18,8 +18,9 @@ class DQNOptions:
     """Deep Q-learning. The defaults are the 2017 post's for Pong."""
 
     agent: AgentName = "post2017"
-    """Hyper-parameters by paper (docs/agents.md), which are the defaults of all options that change what is learnt. By
-    default the 2017 post's for its games (from 06 on for Pong alone), Mnih et al. 2015's for all others."""
+    """Hyper-parameters by paper (docs/agents.md), which are the defaults of the options that change what is learnt. By
+    default the 2017 post's for its games (with many games at once for Pong alone), and Mnih et al. 2015's for others.
+    """
     replay_size: int = 100_000
     """Transitions that the replay holds."""
     replay_initial: int = 10_000
@@ -80,6 +81,26 @@ class DQNOptions:
                 f"--epsilon-final {self.epsilon_final:g} is above --epsilon-start {self.epsilon_start:g}; epsilon only "
                 "falls."
             )
+
+    def describe(
+        self, steps: int, final_learning_rate: float | None, target_average: float | None, distributional: bool
+    ) -> str:
+        """Return one line that says what is learnt from, with so many env steps for each update."""
+        rate = f"{'Adam' if self.optimizer == 'adam' else 'RMSProp'} {self.learning_rate:g}"
+        pace = f" (batch {steps * self.batch_size} every {steps})" if steps > 1 else ""
+        target = f"target copied every {self.target_sync:,} env steps"
+        if target_average is not None:
+            target = f"target moved by {target_average:g} of the way at each update"
+        said = [
+            rate if final_learning_rate is None else f"{rate} moving to {final_learning_rate:g}",
+            "clipped errors" if self.loss == "clipped" and not distributional else "",
+            f"{self.batch_size} samples for each env step{pace}",
+            f"{self.n_step} step{'s' if self.n_step > 1 else ''}",
+            f"gamma {self.gamma:g}",
+            target,
+            f"epsilon {self.epsilon_start:g} to {self.epsilon_final:g}" if self.epsilon_start > 0 else "no epsilon",
+        ]
+        return f"learns by agent {self.agent}: {', '.join(part for part in said if part)}"
 
 
 @dataclass(frozen=True)

@@ -64,6 +64,22 @@ class PartOptions:
                 f"--value-min {self.value_min:g} must be below --value-max {self.value_max:g}; the atoms lie between."
             )
 
+    def describe(self, network: str, double: bool) -> str:
+        """Return one line that names the network and the parts that are on, with their settings."""
+        over = "the whole run" if self.importance_decay is None else f"{self.importance_decay:,} env steps"
+        beta = f"beta from {self.importance_exponent:g} to {self.importance_final:g} over {over}"
+        if self.importance_exponent == self.importance_final:
+            beta = f"beta {self.importance_final:g}"
+        said = [
+            f"{network} network",
+            "double" if double else "",
+            "dueling" if self.dueling else "",
+            f"{self.noise} noise" if self.noisy else "",
+            f"prioritized (alpha {self.priority_exponent:g}, {beta})" if self.prioritized else "",
+            f"{self.atoms} atoms from {self.value_min:g} to {self.value_max:g}" if self.distributional else "",
+        ]
+        return f"parts: {', '.join(part for part in said if part)}"
+
 
 @dataclass(frozen=True)
 class SeriesOptions:

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from fastdqn.errors import UserError
-from fastdqn.options.agents import AGENTS, SCRIPTS, Changes
+from fastdqn.options.agents import AGENTS, Changes
 from fastdqn.options.dqn import AgentName, DQNOptions
 from fastdqn.options.groups import Groups, groups_of
 from fastdqn.options.parts import Variant
@@ -100,8 +99,8 @@ def preset_for(name: str, rom: str) -> Preset:
 def default_agent(groups: Groups, name: str, rom: str, variant: str | None = None) -> AgentName:
     """Return the agent that a script with these groups has where none is named.
 
-    01 to 05 repeat the 2017 post with its games; from 06 on, where many games are played at once, it is the default on
-    Pong alone. Rainbow by name is its paper's on all other games.
+    Scripts that play one game at once repeat the 2017 post with its games; where many are played, the post is the
+    default on Pong alone. Rainbow by name is its paper's on all other games.
     """
     if rom == "pong":
         return "post2017" if groups.freeze is None else "pong-fast"
@@ -122,9 +121,6 @@ def with_names(
         rom: its ROM.
         agent: None for the script's default.
         variant: its parts instead of the agent's; None for the agent's.
-
-    Raises:
-        UserError: the script lacks what the agent needs.
     """
     groups, preset = groups_of(options), preset_for(name, rom)
     options = changed(options, {"game": {"name": name}})
@@ -132,8 +128,6 @@ def with_names(
         return changed(options, {"run": {"stop_score": preset.stop_score, **preset.post2017["run"]}})
     agent = agent or default_agent(groups, name, rom, variant)
     chosen = AGENTS[agent]
-    if chosen.needs is not None and getattr(groups, chosen.needs) is None:
-        raise UserError(f"This script lacks what the agent {agent} is made of; {SCRIPTS[chosen.needs]} has it.")
     stop: Changes = {"run": {"stop_score": preset.stop_score if chosen.stops else None}, "dqn": {"agent": agent}}
     for changes in (preset.post2017 if agent == "post2017" else chosen.settings, stop):
         options = changed(options, changes)
@@ -159,7 +153,7 @@ def variant_changes(variant: Variant, dqn: DQNOptions, steps: int = 2) -> Change
 
 
 def record_changes(agent: AgentName, small: bool, cuda: bool) -> tuple[Changes, ...]:
-    """Return what suits 11's agent on this kind of machine (LOG.md), one after the other; for other agents nothing but
+    """Return what suits pong-fast on this kind of machine (LOG.md), one after the other; for other agents nothing but
     the network that `small` stands for.
     """
     network: Changes = {"agent": {"network": "narrow"}} if small else {}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fastdqn.errors import UserError
 from fastdqn.envs.build import describe
+from fastdqn.errors import UserError
 from fastdqn.options.game import GameOptions, VectorOptions
 from fastdqn.options.groups import Groups, check
 from tests.helpers.scripts import TOY_CATCH, parse

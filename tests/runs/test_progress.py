@@ -42,7 +42,7 @@ def test_plain_lines_where_there_is_no_terminal(tmp_path: Path, capsys: pytest.C
     assert "\x1b" not in out
 
 
-def test_a_run_of_days_says_so_once_its_speed_is_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_of_days_says_so_once_its_speed_is_known(capsys: pytest.CaptureFixture[str]) -> None:
     """100 env steps/s in 50 s; 50 million take 5.8 days, which the progress line counts down in days, too."""
 
     def said_by(max_env_steps: int | None) -> list[str]:
