@@ -28,11 +28,11 @@ from fastdqn.errors import UserError
 from fastdqn.execution.devices import prepare_device, prepare_memory
 from fastdqn.execution.graphs import Graphed, graphs_on
 from fastdqn.execution.side_by_side import SeveralGradients
-from fastdqn.options.dqn import AgentOptions, DQNOptions, NetworkName, PaceOptions, UpdateOptions
+from fastdqn.options.dqn import AgentName, AgentOptions, DQNOptions, NetworkName, PaceOptions, UpdateOptions
 from fastdqn.options.game import GameOptions, VectorOptions
 from fastdqn.options.groups import check, defaults_of
 from fastdqn.options.parts import PartOptions, Variant
-from fastdqn.options.presets import changed, variant_changes, with_preset
+from fastdqn.options.presets import changed, with_names
 from fastdqn.options.run import RunOptions
 from fastdqn.seeds import seeds_of
 from fastdqn.types import Batch
@@ -65,9 +65,11 @@ class Ceiling:
     form: Literal["plain", "fast"] = "plain"
     """The update of 01 to 08, or that of 09 (update)."""
     double: bool | None = None
-    """With Double Q-learning or without (update); by default as the game's preset and the variant say."""
-    variant: Variant = "dqn"
-    """Which of Rainbow's parts are on, in the fast form (update)."""
+    """With Double Q-learning or without (update); by default as the agent and the variant say."""
+    agent: AgentName | None = None
+    """Hyper-parameters by paper; by default those of 10."""
+    variant: Variant | None = None
+    """Which of Rainbow's parts are on, in the fast form (update); by default the agent's."""
     network: NetworkName = "nature"
     """Which network, in the fast form (update)."""
     frame_size: int = 84
@@ -95,8 +97,8 @@ def options_of(ceiling: Ceiling) -> Options:
         UserError: there is no such game, or they contradict each other.
     """
     name = ceiling.game
-    options = with_preset(defaults_of(Options), name, name if is_custom(name) else rom_of(name))
-    options = changed(options, variant_changes(ceiling.variant, options.dqn))
+    rom = name if is_custom(name) else rom_of(name)
+    options = with_names(defaults_of(Options), name, rom, ceiling.agent, ceiling.variant)
     options = changed(
         options,
         {

@@ -7,7 +7,7 @@
 A refactoring must keep them. They depend on the processor and on PyTorch's build, so both trees are run here and now,
 and none is stored. A fingerprint is taken of the final weights, of every game, and of the counters. The player of 03 to
 05 chooses at random (epsilon 1): how far it is ahead of the trainer then changes nothing. The options of a frozen agent
-had other names before 0.2.0, and one more, which is turned off.
+had other names before 0.2.0, and one more, which is turned off; agents were games.
 """
 
 import startup  # noqa: F401 - first: Ctrl-C during the imports below
@@ -56,8 +56,9 @@ class Case(NamedTuple):
 
 SHORT = (
     *("--replay-initial", "100", "--batch-size", "4", "--target-sync", "50", "--max-env-steps", "260"),
-    *("--epsilon-decay", "300", "--threads", "1"),
+    *("--epsilon-decay", "300", "--threads", "1", "--agent", "post2017"),
 )
+PONG_FAST = ("--agent", "pong-fast")
 RANDOM = ("--epsilon-start", "1", "--epsilon-final", "1")
 BREAKOUT = ("--game", "breakout", "--n-step", "3")
 CATCH = ("--game", "CATCH", "--learning-rate", "1e-3")
@@ -91,11 +92,11 @@ CASES = (
     Case("catch, resumed", "08_overlap", (*SHORT, *CATCH, *MANY), LATER),
     Case("breakout", "08_overlap", (*SHORT, *BREAKOUT, *MANY)),
     Case("breakout", "09_cuda_graph", (*SHORT, *BREAKOUT, *FAST)),
-    Case("pong-fast", "09_cuda_graph", (*SHORT, "--game", "pong-fast", *FAST, *FALLING)),
+    Case("pong-fast", "09_cuda_graph", (*SHORT, *PONG_FAST, *FAST, *FALLING)),
     Case("seaquest, resumed", "09_cuda_graph", (*SHORT, "--game", "seaquest", *FAST, "--center-frames"), LATER),
-    Case("pong-fast, graphs", "09_cuda_graph", (*SHORT, "--game", "pong-fast", *FAST, *FALLING), graphs=True),
+    Case("pong-fast, graphs", "09_cuda_graph", (*SHORT, *PONG_FAST, *FAST, *FALLING), graphs=True),
     *(Case(f"catch, {v}", "10_rainbow", (*SHORT, *CATCH, *FAST, "--variant", v)) for v in VARIANTS),
-    Case("pong-fast, rainbow", "10_rainbow", (*SHORT, "--game", "pong-fast", *FAST, *FALLING, *ALL)),
+    Case("pong-fast, rainbow", "10_rainbow", (*SHORT, *PONG_FAST, *FAST, *FALLING, *ALL)),
     Case("breakout, rainbow, resumed", "10_rainbow", (*SHORT, *BREAKOUT, *FAST, *ALL), LATER),
     Case("breakout, rainbow, graphs", "10_rainbow", (*SHORT, *BREAKOUT, *FAST, *ALL), graphs=True),
     Case(
@@ -122,7 +123,7 @@ CASES = (
         (*SHORT, *CATCH, *FAST, *FROZEN, "--max-env-steps", "600"),
         graphs=True,
     ),
-    Case("pong, small", "11_pong_in_seconds", (*SHORT, "--small", "--device", "cpu", *FAST)),
+    Case("pong, small", "11_pong_in_seconds", (*SHORT, *PONG_FAST, "--small", "--device", "cpu", *FAST)),
 )
 OLDER = {"--freeze-share": "--hold-share", "--freeze-slack": "--hold-slack"}
 GRAPHS = """
@@ -155,6 +156,8 @@ def fingerprint(case: Case, tree: Path) -> str:
         head = [sys.executable, "-c", f"import sys\nsys.argv.pop(0)\nimport fastdqn\n{code}", script]
     with tempfile.TemporaryDirectory() as folder:
         words = [toys if word == "CATCH" else OLDER.get(word, word) if older else word for word in case.words]
+        if not (tree / "fastdqn" / "options" / "agents.py").exists():
+            words = _without_agents(words)
         if older and case.script.startswith("11"):
             words += ["--hold-average", "None"]
         _run([*head, "--runs-dir", folder, *words], tree, case)
@@ -162,6 +165,13 @@ def fingerprint(case: Case, tree: Path) -> str:
         if case.resume is not None:
             _run([*head, "--resume", str(run), *case.resume], tree, case)
         return hash_of(run)
+
+
+def _without_agents(words: Sequence[str]) -> list[str]:
+    """Return `words` for a tree in which pong-fast was a game, and the only other agent the 2017 post's."""
+    named = [words[i + 1] for i, word in enumerate(words) if word == "--agent"]
+    kept = [word for i, word in enumerate(words) if word != "--agent" and (i == 0 or words[i - 1] != "--agent")]
+    return [*kept, "--game", "pong-fast"] if "pong-fast" in named else kept
 
 
 def hash_of(run: Path) -> str:

@@ -40,6 +40,7 @@ from bench.fps_table import draw, print_table
 from fastdqn.cli.parser import parsed
 from fastdqn.errors import RunError, UserError
 from fastdqn.execution.devices import prepare_device
+from fastdqn.options.dqn import AgentName
 from fastdqn.options.run import RunOptions
 from fastdqn.runs.machine import environment
 
@@ -80,6 +81,8 @@ class BenchOptions:
     """Where to train: cpu, cuda, cuda:N or auto; by default cpu."""
     game: str = "pong"
     """Which game."""
+    agent: AgentName = "post2017"
+    """Hyper-parameters by paper, the same in all scripts."""
     seconds: float = 20.0
     """Length of the steady state that is measured, in each repeat."""
     warmup: float = 3.0
@@ -153,8 +156,10 @@ def time_script(row: Row, options: BenchOptions, device: str) -> dict[str, Any]:
     """
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, str(ROOT / "experiments" / f"{row.rung.script}.py")]
-        command += ["--game", options.game, "--device", device, "--runs-dir", folder, "--epsilon-decay", "0"]
-        command += ["--replay-initial", str(options.replay_initial), "--max-env-steps", "None", "--stop-score", "None"]
+        command += ["--game", options.game, "--agent", options.agent, "--device", device, "--runs-dir", folder]
+        command += ["--epsilon-decay", "0"]
+        command += ["--replay-initial", str(options.replay_initial), "--max-env-steps", "1000000000"]
+        command += ["--stop-score", "None"]
         command += ["--train-seconds", str(options.warmup + options.seconds)]
         command += ["--no-checkpoints"]
         command += [*options.extra, *row.extra]
@@ -200,7 +205,8 @@ def steady_state(lines: list[dict[str, Any]], warmup: float, label: str) -> dict
 
 def time_ceiling(what: str, words: list[str], options: BenchOptions, device: str) -> float:
     """Return env steps/s of the environment alone, or samples/s of the update alone; `words` say which."""
-    command = [sys.executable, str(ROOT / "bench" / "ceilings.py"), "--what", what, *words]
+    command = [sys.executable, str(ROOT / "bench" / "ceilings.py"), "--what", what]
+    command += ["--agent", options.agent, *words]
     command += ["--game", options.game, "--device", device, "--seconds", str(min(5.0, options.seconds))]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     if done.returncode != 0:
@@ -220,9 +226,10 @@ def ceilings_of(row: Row, trial: dict[str, Any], options: BenchOptions) -> dict[
     if row.rung.wrappers == "vector":
         games += given("--num-envs", "--env-threads", "--frame-size")
     update = ["--form", row.rung.form, "--batch-size", str(trial["batch_size"])]
-    update += given("--precision", "--threads", "--variant", "--network", "--frame-size", "--gradient-threads") + [
-        word for word in words if word in ("--double", "--no-double")
-    ]
+    update += given(
+        "--agent", "--variant", "--network", "--precision", "--frame-size", "--threads", "--gradient-threads"
+    )
+    update += [word for word in words if word in ("--double", "--no-double")]
     return {"env": tuple(games), "update": tuple(update)}
 
 

@@ -112,7 +112,7 @@ sweep() {
 
 pong() {
   for seed in $SEEDS; do
-    py experiments/09_cuda_graph.py --game pong-fast --num-envs 64 --device "$DEVICE" --seed "$seed" --no-checkpoints \
+    py experiments/09_cuda_graph.py --agent pong-fast --num-envs 64 --device "$DEVICE" --seed "$seed" --no-checkpoints \
       --runs-dir "$RESULTS/runs" --max-minutes "$minutes"
   done 2>&1 | tee "$RESULTS/pong.log"
 }
@@ -142,7 +142,7 @@ variants() {
       n-step | rainbow) n=5 ;;
       *) n=1 ;;
     esac
-    py experiments/10_rainbow.py --game pong-fast --variant "$variant" --n-step $n "${many[@]}" \
+    py experiments/10_rainbow.py --agent pong-fast --variant "$variant" --n-step $n "${many[@]}" \
       --replay-size 50000 --learning-rate-decay 400000 --device "$DEVICE" --no-checkpoints \
       --runs-dir "$RESULTS/runs/$variant" --max-minutes "$each"
   done 2>&1 | tee -a "$RESULTS/variants.log"
@@ -158,8 +158,8 @@ second() {
 }
 
 play() {
-  py experiments/10_rainbow.py --game "$1" --variant rainbow --num-envs 64 --batch-size 8 --steps 32 \
-    --target-sync 10016 --no-checkpoints --max-minutes "$long" --device "$DEVICE" --runs-dir "$RESULTS/runs/games" 2>&1 | tee "$RESULTS/$1.log"
+  py experiments/10_rainbow.py --game "$1" --agent rainbow --num-envs 64 --steps 32 --no-checkpoints \
+    --max-minutes "$long" --device "$DEVICE" --runs-dir "$RESULTS/runs/games" 2>&1 | tee "$RESULTS/$1.log"
   py -m fastdqn.cli.main plot "$RESULTS"/runs/games/*"$1"* --out "$RESULTS/$1.png"
 }
 

@@ -58,7 +58,7 @@ NEWEST = Sources(
         Setting("11 --precision fp32", "pong-11-4samples-fp32-seed", (0,)),
         Setting("11 --small", "pong-11-small-4samples-seed", (0, 1, 3)),
         Setting("11 --small", "pong-11-small-4samples-seed", (2, 4, 5)),
-        Setting("09 --game pong-fast", "pong-fast-cpu-seed", (0, 1)),
+        Setting("09 --agent pong-fast", "pong-fast-cpu-seed", (0, 1)),
     ),
     variants="variants-pong-4samples",
 )

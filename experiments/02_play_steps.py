@@ -31,7 +31,7 @@ class Options:
 
 def train(options: Options) -> Run:
     dqn, steps = options.dqn, options.pace.steps
-    device, learner, replay, player, notes = build.one_game(options.run, options.game, dqn, "classic")
+    device, learner, replay, player, notes = build.one_game(options.run, options.game, dqn, "classic", options.pace)
     batch_size = dqn.batch_size * steps
 
     with Run(__file__, options, device, "classic", notes, PROGRESS, dqn.replay_initial) as run:

@@ -7,7 +7,7 @@ Adam. On the CPU the same update runs without a graph, in the fastest form that 
 other processes want the cores (fastdqn/execution/threads.py).
 
 Differs from 08: how the arithmetic is carried out, not what is computed. (Three options that change what is learnt live
-here, off unless asked for: --center-frames, --frame-scale, --final-learning-rate; the preset pong-fast asks for them.)
+here, off unless asked for: --center-frames, --frame-scale, --final-learning-rate; the agent pong-fast asks for them.)
 """
 
 import startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports below

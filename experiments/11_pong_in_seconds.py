@@ -6,9 +6,10 @@ so. So one that has won enough of its points is frozen for a trial: it plays, at
 nothing until a test of its points says that it loses too many. Meanwhile nothing else goes on: its games do not enter
 the replay, and the schedules of epsilon, step size and beta stand still.
 
-The rest is settings (fastdqn/options/presets.py). What it trains on are the newest 50,000 env steps alone, drawn by
-priority, four samples for each env step (on a GPU, where they are cheap, 16), with centered frames, 5-step returns and
-a step size that falls. --small does the same with half of all filters and hidden units, in one thread beside the games.
+The rest is settings (the agent pong-fast, and fastdqn/options/presets.py). What it trains on are the newest 50,000 env
+steps alone, drawn by priority, four samples for each env step (on a GPU, where they are cheap, 16), with centered
+frames, 5-step returns and a step size that falls. --small does the same with half of all filters and hidden units, in
+one thread beside the games.
 
 Differs from 10: the freeze trial; presets, one for each kind of machine (--device is auto), and --small.
 """
@@ -122,4 +123,4 @@ def train(options: Options) -> Run:
 
 
 if __name__ == "__main__":
-    start(train, Options, __doc__, game="pong-fast", device="auto")
+    start(train, Options, __doc__, device="auto")

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from fastdqn.algorithms.diagnostics import Diagnostics
 from fastdqn.algorithms.dqn import PLAIN, DQNLearner, Form, Settings
 from fastdqn.algorithms.exploration import EpsilonGreedy, Player, VectorEpsilonGreedy, actions_for, epsilon_at
+from fastdqn.algorithms.losses import clipped_td_errors, squared_td_errors
 from fastdqn.algorithms.objectives import CategoricalObjective, Objective, ValueObjective
 from fastdqn.envs.build import PlayEnv, Wrappers, build_described, build_env, spaces_of
 from fastdqn.envs.many import build_games, num_envs_of
@@ -30,6 +31,7 @@ from fastdqn.execution.wire import window_for
 from fastdqn.networks.qnetwork import HeadParts, QNetwork
 from fastdqn.networks.torso import NATURE, SIZES
 from fastdqn.nouns import GamesOnDevice, ManyGames, OneGame, PlayerElsewhere
+from fastdqn.options.agents import AGENTS
 from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions, UpdateOptions
 from fastdqn.options.game import GameOptions, PlayerOptions, VectorOptions
 from fastdqn.options.parts import PartOptions
@@ -46,7 +48,9 @@ from fastdqn.seeds import Seeds, as_int, seeds_of, torch_generator
 from fastdqn.types import Batch
 
 
-def one_game(run: RunOptions, game: GameOptions, dqn: DQNOptions, wrappers: Wrappers) -> OneGame:
+def one_game(
+    run: RunOptions, game: GameOptions, dqn: DQNOptions, wrappers: Wrappers, pace: PaceOptions | None = None
+) -> OneGame:
     """Return what plays and learns one game in this process.
 
     Raises:
@@ -57,7 +61,12 @@ def one_game(run: RunOptions, game: GameOptions, dqn: DQNOptions, wrappers: Wrap
     learner = build_learner(seeds, dqn, *spaces_of(env), device)
     replay = build_list_replay(seeds, dqn)
     player = build_player(env, run.seed, dqn, learner.network)
-    return OneGame(device, learner, replay, player, (note, describe_replay(dqn.replay_size)))
+    notes = [note, _learning(dqn, pace), run.describe_end(), describe_replay(dqn.replay_size)]
+    every = AGENTS[dqn.agent].settings.get("pace", {}).get("steps", 1)
+    if pace is None and every > 1:
+        by_paper = f"those of {dqn.agent} are on {every * dqn.batch_size} every {every}"
+        notes.insert(2, f"updates are on {dqn.batch_size} transitions after each env step; {by_paper}")
+    return OneGame(device, learner, replay, player, tuple(notes))
 
 
 def player_elsewhere(
@@ -80,7 +89,7 @@ def player_elsewhere(
         2 * pace.steps,
         player.player_timeout,
     )
-    notes = (note, describe_replay(dqn.replay_size))
+    notes = (note, _learning(dqn, pace), run.describe_end(), describe_replay(dqn.replay_size))
     return PlayerElsewhere(device, learner, build_list_replay(seeds, dqn), weights, plan, shape, notes)
 
 
@@ -99,7 +108,7 @@ def many_games(
     replay = build_list_replay(seeds, dqn)
     stacks = GameStacks(envs.num_envs, envs.obs_shape[1:], game.frame_stack, dqn.n_step, dqn.gamma)
     policy = build_policy(lambda: actions_for(learner.act, torch.from_numpy(stacks.obs()).to(device)), envs, seeds)
-    notes = (note, describe_replay(dqn.replay_size))
+    notes = (note, _learning(dqn, pace), run.describe_end(), describe_replay(dqn.replay_size))
     return ManyGames(device, envs, learner, replay, stacks, policy, notes)
 
 
@@ -126,9 +135,10 @@ def games_on_device(
     replay = build_device_replay(seeds, dqn, envs, device, parts, channels_last=update is not None)
     policy = build_policy(lambda: actions_for(learner.act, replay.stacks()), envs, seeds)
     reported = agent or AgentOptions()
-    notes = [note, describe_frame_replay(dqn.replay_size, device, vector.frame_size**2)]
-    if agent is not None and parts is not None:
-        notes.append(describe_agent(dqn, agent, parts))
+    notes = [note, _learning(dqn, pace, update, agent, parts)]
+    if parts is not None:
+        notes.append(parts.describe(reported.network, dqn.double))
+    notes += [run.describe_end(), describe_frame_replay(dqn.replay_size, device, vector.frame_size**2)]
     if update is not None:
         notes.append(form.describe(device))
     return GamesOnDevice(
@@ -178,9 +188,10 @@ def build_learner(
     """Return the learner, with its networks on `device`."""
     network = partial(build_network, seeds, obs_shape, num_actions, update, agent, parts)
     agent = agent or AgentOptions()
-    settings = Settings(dqn.learning_rate, dqn.adam_epsilon, dqn.double, agent.target_average, agent.act_with)
+    rmsprop = dqn.rmsprop_epsilon if dqn.optimizer == "rmsprop" else None
+    settings = Settings(dqn.learning_rate, dqn.adam_epsilon, rmsprop, dqn.double, agent.target_average, agent.act_with)
     noise = torch.Generator(device).manual_seed(as_int(seeds.noise))
-    return DQNLearner(network().to(device), network, settings, form, _objective_of(parts, device), noise)
+    return DQNLearner(network().to(device), network, settings, form, _objective_of(dqn, parts, device), noise)
 
 
 def build_list_replay(seeds: Seeds, dqn: DQNOptions) -> TransitionList:
@@ -306,26 +317,23 @@ def schedule_of(
         if final is not None:
             learner.set_learning_rate(linear(env_steps, dqn.learning_rate, final, over))
         if parts is not None and isinstance(replay, PrioritizedReplay):
-            replay.set_beta(linear(env_steps, parts.importance_exponent, 1.0, parts.importance_decay))
+            first, last, rising = parts.importance_exponent, parts.importance_final, parts.importance_decay
+            replay.set_beta(first if rising is None else linear(env_steps, first, last, rising))
 
     return schedule
 
 
-def describe_agent(dqn: DQNOptions, agent: AgentOptions, parts: PartOptions) -> str:
-    """Return one line that names the parts that are on, with their settings."""
-    said = [
-        f"{dqn.n_step}-step returns" if dqn.n_step > 1 else "",
-        "double" if dqn.double else "",
-        "dueling" if parts.dueling else "",
-        f"{parts.noise} noise" if parts.noisy else "",
-        f"prioritized (alpha {parts.priority_exponent:g}, beta from {parts.importance_exponent:g} to 1 over "
-        f"{parts.importance_decay:,} env steps)"
-        if parts.prioritized
-        else "",
-        f"epsilon from {dqn.epsilon_start:g} to {dqn.epsilon_final:g}" if dqn.epsilon_start > 0 else "no epsilon",
-        f"{parts.atoms} atoms from {parts.value_min:g} to {parts.value_max:g}" if parts.distributional else "",
-    ]
-    return f"agent: {agent.network} network, {', '.join(part for part in said if part)}"
+def _learning(
+    dqn: DQNOptions,
+    pace: PaceOptions | None,
+    update: UpdateOptions | None = None,
+    agent: AgentOptions | None = None,
+    parts: PartOptions | None = None,
+) -> str:
+    """Return one line that says by which hyper-parameters a script with these groups learns."""
+    final = None if update is None else update.final_learning_rate
+    average = None if agent is None else agent.target_average
+    return dqn.describe(1 if pace is None else pace.steps, final, average, parts is not None and parts.distributional)
 
 
 def _player_of(
@@ -335,7 +343,7 @@ def _player_of(
     return build_player(build_env(game, wrappers), seed, dqn, network, env_steps)
 
 
-def _objective_of(parts: PartOptions | None, device: torch.device) -> Objective:
+def _objective_of(dqn: DQNOptions, parts: PartOptions | None, device: torch.device) -> Objective:
     if parts is None or not parts.distributional:
-        return ValueObjective()
+        return ValueObjective(clipped_td_errors if dqn.loss == "clipped" else squared_td_errors)
     return CategoricalObjective(torch.linspace(parts.value_min, parts.value_max, parts.atoms, device=device))

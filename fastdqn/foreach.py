@@ -19,3 +19,29 @@ def copy_all(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
 def lerp_all(targets: Sequence[Tensor], ends: Sequence[Tensor], weight: float) -> None:
     """Move each of `targets` by the share `weight` towards its end."""
     _torch._foreach_lerp_(targets, ends, weight)
+
+
+def centered_rmsprop_all(
+    parameters: Sequence[Tensor],
+    gradients: Sequence[Tensor],
+    means: Sequence[Tensor],
+    squares: Sequence[Tensor],
+    lr: float | Tensor,
+    epsilon: float,
+    decay: float,
+) -> None:
+    """Move the `means` of gradients and of their `squares`, and step each of `parameters`, as `CenteredRMSProp` does.
+
+    Args:
+        lr: step size, a number or () on the device.
+    """
+    _torch._foreach_lerp_(means, gradients, 1.0 - decay)
+    _torch._foreach_mul_(squares, decay)
+    _torch._foreach_addcmul_(squares, gradients, gradients, 1.0 - decay)
+    roots = _torch._foreach_addcmul(squares, means, means, -1.0)
+    _torch._foreach_clamp_min_(roots, 0.0)  # rounding may leave a variance of less
+    _torch._foreach_add_(roots, epsilon)
+    _torch._foreach_sqrt_(roots)
+    steps = _torch._foreach_div(gradients, roots)
+    _torch._foreach_mul_(steps, lr)
+    _torch._foreach_sub_(parameters, steps)

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-def linear_epsilon(env_step: int, start: float, final: float, decay_env_steps: int) -> float:
-    """Return epsilon at `env_step`: `max(final, start - env_step / decay_env_steps)`.
+def linear_epsilon(env_step: int, start: float, final: float, decay_env_steps: int, delay_env_steps: int = 0) -> float:
+    """Return epsilon at `env_step`: `max(final, start - env_step / decay_env_steps)`, counted after the delay.
 
     The rule of the 2017 post: from 1.0 it falls by 1/`decay_env_steps` each env step until it meets `final`.
     `decay_env_steps` = 0 means `final` from the first env step on.
-
-    Deviates: Nature DQN (Mnih et al. 2015) interpolates so that `final` is met exactly at `decay_env_steps`.
     """
     if decay_env_steps <= 0:
         return final
-    return max(final, start - env_step / decay_env_steps)
+    return max(final, start - max(0, env_step - delay_env_steps) / decay_env_steps)
 
 
 def linear(env_step: int, start: float, final: float, over_env_steps: int) -> float:

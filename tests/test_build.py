@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 import torch
 
-from fastdqn.build import build_device_replay, describe_agent, fastest_form
+from fastdqn.build import _learning, build_device_replay, fastest_form, one_game, schedule_of
 from fastdqn.execution.devices import has_bf16
-from fastdqn.options.dqn import AgentOptions, DQNOptions, UpdateOptions
-from fastdqn.options.parts import PartOptions
+from fastdqn.options.dqn import UpdateOptions
+from fastdqn.options.groups import groups_of
+from fastdqn.options.run import RunOptions
 from fastdqn.replay.prioritized import PrioritizedReplay
 from fastdqn.seeds import seeds_of
-from tests.helpers.learners import CPU, SHAPE, learner_of, options_of, random_batch
+from tests.helpers.learners import CPU, SHAPE, learner_from, learner_of, options_of, random_batch
 from tests.helpers.scripts import parse
 
 
@@ -52,10 +53,70 @@ def test_the_replay_knows_priorities_if_they_are_asked_for() -> None:
     assert not isinstance(replay_of("dqn"), PrioritizedReplay)
 
 
-def test_an_agent_is_one_line() -> None:
-    options = parse("10_rainbow", "--variant", "rainbow")
-    said = describe_agent(options.dqn, options.agent, options.parts)
-    for word in ("2-step", "double", "dueling", "factorised noise", "alpha 0.6", "51 atoms from -10 to 10"):
-        assert word in said
-    plain = describe_agent(DQNOptions(), AgentOptions(), PartOptions())
-    assert plain == "agent: nature network, epsilon from 1 to 0.02"
+def test_beta_rises_over_the_whole_run_and_no_further_than_asked_for() -> None:
+    games: Any = SimpleNamespace(obs_shape=SHAPE, num_envs=8)
+    words = ("--game", "seaquest", "--replay-size", "1000", "--replay-initial", "100", "--max-env-steps", "2000")
+
+    def betas_of(agent: str) -> list[float]:
+        options = parse("10_rainbow", "--agent", agent, *words)
+        learner = learner_from(groups_of(options))
+        replay: Any = build_device_replay(seeds_of(0), options.dqn, games, CPU, options.parts)
+        schedule = schedule_of(options.dqn, options.update, options.parts, learner, replay)
+        found: list[float] = []
+        for env_step in (0, 500, 2000, 9000):
+            schedule(env_step)
+            found.append(float(replay._beta))
+        return found
+
+    assert betas_of("rainbow") == pytest.approx([0.4, 0.55, 1.0, 1.0])
+    assert betas_of("dopamine-rainbow") == pytest.approx([0.5] * 4)
+
+
+def test_every_script_says_what_it_learns_from_and_when_it_stops() -> None:
+    words = ("--replay-size", "1000", "--replay-initial", "100", "--max-env-steps", "2000")
+    for script in ("01_baseline", "02_play_steps"):
+        options = parse(script, *words)
+        pace = getattr(options, "pace", None)
+        notes = one_game(options.run, options.game, options.dqn, "classic", pace).notes
+        assert notes[1].startswith("learns by agent post2017: Adam 0.0001, 32 samples for each env step")
+        assert ("(batch 128 every 4)" in notes[1]) == (pace is not None)
+        assert notes[2] == "stops when the mean of 100 games is above 18, or after 2,000 env steps"
+    options = parse("01_baseline", "--agent", "nature", *words)
+    notes = one_game(options.run, options.game, options.dqn, "classic").notes
+    assert notes[2] == "updates are on 8 transitions after each env step; those of nature are on 32 every 4"
+    assert notes[3] == "stops after 2,000 env steps"
+
+
+def said(script: str, words: str) -> tuple[str, ...]:
+    """Return all lines, for a script that has parts with that of the parts."""
+    options: Any = groups_of(parse(script, *words.split()))
+    line = _learning(options.dqn, options.pace, options.update, options.agent, options.parts)
+    parts = () if options.parts is None else (options.parts.describe(options.agent.network, options.dqn.double),)
+    return (line, *parts, options.run.describe_end())
+
+
+def test_a_run_says_what_it_learns_from() -> None:
+    assert said("10_rainbow", "--agent rainbow --game seaquest") == (
+        "learns by agent rainbow: Adam 6.25e-05, 8 samples for each env step (batch 32 every 4), 3 steps, gamma 0.99, "
+        "target copied every 8,000 env steps, no epsilon",
+        "parts: nature network, double, dueling, factorised noise, prioritized (alpha 0.5, beta from 0.4 to 1 over "
+        "50,000,000 env steps), 51 atoms from -10 to 10",
+        "stops after 50,000,000 env steps",
+    )
+    assert said("01_baseline", "--agent nature") == (
+        "learns by agent nature: RMSProp 0.00025, clipped errors, 8 samples for each env step, 1 step, gamma 0.99, "
+        "target copied every 40,000 env steps, epsilon 1 to 0.1",
+        "stops after 50,000,000 env steps",
+    )
+    assert said("11_pong_in_seconds", "--device cpu --max-minutes 9 --target-average 0.005") == (
+        "learns by agent pong-fast: Adam 0.0005 moving to 0.0001, 4 samples for each env step (batch 64 every 16), 5 "
+        "steps, gamma 0.98, target moved by 0.005 of the way at each update, epsilon 1 to 0.02",
+        "parts: nature network, prioritized (alpha 0.6, beta from 0.4 to 1 over 100,000 env steps)",
+        "stops when the mean of 100 games is above 18, or after 3,000,000 env steps, or after 9 minutes",
+    )
+    assert "prioritized (alpha 0.5, beta 0.5)" in said("10_rainbow", "--agent dopamine-rainbow")[1]
+    assert "clipped" not in said("10_rainbow", "--agent nature --distributional")[0]
+
+
+def test_a_run_without_limits_says_so() -> None:
+    assert RunOptions(stop_score=None, max_env_steps=None).describe_end() == "stops at Ctrl-C alone"

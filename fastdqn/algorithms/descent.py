@@ -1,4 +1,6 @@
-"""Descent in one place: gradients are clipped and stepped where they were computed. And Adam, without its detours."""
+"""Descent in one place: gradients are clipped and stepped where they were computed. And optimisers, without PyTorch's
+detours.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from fastdqn.algorithms.rmsprop import CenteredRMSProp
 from fastdqn.seam import Group
 
 
@@ -42,8 +45,16 @@ def build_adam(
         capturable: whether a step reads its size from the device, so that it may change between two replays of a graph.
     """
     _keep_compiler_out()
-    lr = torch.tensor(learning_rate, device=parameters[0].device) if capturable else learning_rate
+    lr = _step_size(parameters, learning_rate, capturable)
     return _adam()(parameters, lr=lr, eps=epsilon, fused=fused or None, capturable=capturable)
+
+
+def build_rmsprop(
+    parameters: Sequence[Tensor], learning_rate: float, epsilon: float, capturable: bool
+) -> CenteredRMSProp:
+    """Return centred RMSProp as in Mnih et al. 2015; `epsilon` is added under the root, the rest is as for Adam."""
+    _keep_compiler_out()
+    return CenteredRMSProp(parameters, _step_size(parameters, learning_rate, capturable), epsilon)
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float) -> None:
@@ -60,6 +71,10 @@ def load_optimizer(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> N
     groups = optimizer.state_dict()["param_groups"]
     optimizer.load_state_dict({"state": state["state"], "param_groups": groups})
     set_learning_rate(optimizer, float(state["param_groups"][0]["lr"]))
+
+
+def _step_size(parameters: Sequence[Tensor], learning_rate: float, capturable: bool) -> float | Tensor:
+    return torch.tensor(learning_rate, device=parameters[0].device) if capturable else learning_rate
 
 
 def _adam() -> type[torch.optim.Adam]:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fastdqn.algorithms.descent import Local, build_adam, load_optimizer, set_learning_rate
+from fastdqn.algorithms.descent import Local, build_adam, build_rmsprop, load_optimizer, set_learning_rate
 from fastdqn.algorithms.losses import weighted_mean
 from fastdqn.algorithms.objectives import Objective, ValueObjective
 from fastdqn.foreach import copy_all, lerp_all
@@ -29,8 +29,8 @@ class Form:
 
     channels_last: bool = False  # convolutions over (N, H, W, C)
     fused: bool = False  # Adam in one kernel
-    bf16: bool = False  # the network's body in bfloat16; its last layer, targets, loss and Adam stay float32
-    capturable: bool = False  # Adam reads its step size from the device: it may change between replays of a graph
+    bf16: bool = False  # the network's body in bfloat16; its last layer, targets, loss and optimiser stay float32
+    capturable: bool = False  # the step size is read from the device: it may change between replays of a graph
 
     def describe(self, device: torch.device) -> str:
         """Return one line about the precision of an update on `device`."""
@@ -49,15 +49,16 @@ PROGRESS = {"epsilon": ".3f", "loss": ".5f"}
 class Settings:
     """Hyper-parameters of an update; the defaults are the 2017 post's."""
 
-    learning_rate: float = 1e-4  # of Adam
+    learning_rate: float = 1e-4
     adam_epsilon: float = 1e-8
+    rmsprop_epsilon: float | None = None  # None for Adam
     double: bool = False  # Double Q-learning (van Hasselt et al. 2015)
     target_average: float | None = None  # share by which each step moves the target; None to copy it
     act_with: Literal["online", "target"] = "online"  # the network whose greedy actions are played
 
 
 class DQNLearner(NothingUnfinished):
-    """Deep Q-learning: Adam on an objective's errors, and a target network that is copied now and then, or averaged.
+    """Deep Q-learning: an objective's errors, and a target network that is copied now and then, or averaged.
 
     Networks with noisy layers draw new noise for each update and each act, the target network its own (Fortunato et al.
     2018, section 3); so does the choice of Double Q-learning (the same paper's eq. 16).
@@ -115,8 +116,7 @@ class DQNLearner(NothingUnfinished):
         self._selector = online if settings.double else None
         self._shared = next(iter(torsos(online)), None) if settings.double else None  # target and selector get the same
         parameters = list(network.parameters())
-        optimizer = build_adam(parameters, settings.learning_rate, settings.adam_epsilon, form.fused, form.capturable)
-        self.group = Group("q", parameters, optimizer)
+        self.group = Group("q", parameters, self._optimizer_of(parameters))
 
     def groups(self) -> Sequence[Group]:
         """Return the one group, the online network."""
@@ -258,6 +258,12 @@ class DQNLearner(NothingUnfinished):
         parameters = group.parameters if self._lowered is None else self._lowered.network.parameters()
         for parameter in parameters:
             parameter.grad = None
+
+    def _optimizer_of(self, parameters: Sequence[Tensor]) -> torch.optim.Optimizer:
+        form, rate, epsilon = self.form, self._settings.learning_rate, self._settings.rmsprop_epsilon
+        if epsilon is not None:
+            return build_rmsprop(parameters, rate, epsilon, form.capturable)
+        return build_adam(parameters, rate, self._settings.adam_epsilon, form.fused, form.capturable)
 
     def _arithmetic(self) -> torch.autocast:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.form.bf16)

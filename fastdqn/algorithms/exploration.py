@@ -115,7 +115,7 @@ class Player(NothingUnfinished):
 
 def epsilon_at(env_step: int, dqn: DQNOptions) -> float:
     """Return the epsilon of env step `env_step` (the first is 1)."""
-    return linear_epsilon(env_step, dqn.epsilon_start, dqn.epsilon_final, dqn.epsilon_decay)
+    return linear_epsilon(env_step, dqn.epsilon_start, dqn.epsilon_final, dqn.epsilon_decay, dqn.epsilon_delay)
 
 
 class VectorEpsilonGreedy(_Exploring):

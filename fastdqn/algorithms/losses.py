@@ -49,11 +49,24 @@ def taken_values(q_tm1: Tensor, a_tm1: Tensor) -> Tensor:
 def squared_td_errors(qa_tm1: Tensor, target_tm1: Tensor) -> Tensor:
     """Return (target - Q(s, a))^2 of each transition, shape (B,); the target carries no gradient.
 
-    Deviates: Nature DQN clips the error term to [-1, 1]; the 2017 post uses the plain square.
+    The 2017 post's loss.
     """
+    _check_values(qa_tm1, target_tm1)
+    return functional.mse_loss(qa_tm1, target_tm1.detach(), reduction="none")
+
+
+def clipped_td_errors(qa_tm1: Tensor, target_tm1: Tensor) -> Tensor:
+    """Return d^2 / 2 where |d| < 1 and |d| - 1/2 elsewhere, for d = target - Q(s, a) of each transition, shape (B,).
+
+    The derivative is d clipped to [-1, 1] (Mnih et al. 2015, Methods; Huber's loss). The target carries no gradient.
+    """
+    _check_values(qa_tm1, target_tm1)
+    return functional.huber_loss(qa_tm1, target_tm1.detach(), reduction="none")
+
+
+def _check_values(qa_tm1: Tensor, target_tm1: Tensor) -> None:
     if qa_tm1.shape != target_tm1.shape or qa_tm1.dim() != 1:
         raise ValueError(f"both must be (B,), not {tuple(qa_tm1.shape)} and {tuple(target_tm1.shape)}")
-    return functional.mse_loss(qa_tm1, target_tm1.detach(), reduction="none")
 
 
 def weighted_mean(errors: Tensor, weight: Tensor | None) -> Tensor:

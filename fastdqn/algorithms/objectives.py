@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from torch import Tensor
@@ -44,7 +45,14 @@ class Objective(Protocol):
 
 
 class ValueObjective:
-    """One value for each action; squared TD errors (Mnih et al. 2015), priority |TD error| (Schaul et al. 2016)."""
+    """One value for each action (Mnih et al. 2015), priority |TD error| (Schaul et al. 2016).
+
+    Args:
+        loss: of values and targets, (B,) each; returns (B,).
+    """
+
+    def __init__(self, loss: Callable[[Tensor, Tensor], Tensor] = squared_td_errors) -> None:
+        self._loss = loss
 
     def values(self, output: Tensor) -> Tensor:
         return output
@@ -52,7 +60,7 @@ class ValueObjective:
     def errors(self, output_tm1: Tensor, batch: Batch, output_t: Tensor, selector_t: Tensor) -> Errors:
         target = q_learning_target(batch.reward, batch.discount, output_t, selector_t)
         value = taken_values(output_tm1, batch.action)
-        loss = squared_td_errors(value, target)
+        loss = self._loss(value, target)
         return Errors(loss, (target - value).detach().abs(), value.detach())
 
 

@@ -7,22 +7,28 @@ import inspect
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from fastdqn import process
 from fastdqn.cli.parser import parsed
 from fastdqn.envs import games
 from fastdqn.errors import RunError, UserError
+from fastdqn.options.agents import AGENTS
+from fastdqn.options.dqn import AgentName
 from fastdqn.options.fields import changes_learning
-from fastdqn.options.groups import check, defaults_of, flag_of, groups_of, options_from
+from fastdqn.options.game import PRESENTATIONS, ProtocolName
+from fastdqn.options.groups import Groups, check, defaults_of, flag_of, groups_of, options_from
 from fastdqn.options.parts import VARIANTS
-from fastdqn.options.presets import NO_EPSILON, changed, record_changes, variant_changes, with_preset
+from fastdqn.options.presets import NO_EPSILON, changed, record_changes, with_names
 from fastdqn.options.run import RunOptions
 
 if TYPE_CHECKING:
     from fastdqn.runs.run import Run
 
 OptionsT = TypeVar("OptionsT")
+STOP_EPSILON = 0.02
+"""The least epsilon of a game that counts towards a stop score: that of the 2017 post. A policy without chance would
+play a few games again and again."""
 
 
 def start(
@@ -76,8 +82,8 @@ def parse(
 ) -> OptionsT:
     """Return the options that `argv` (default: the command line) asks for.
 
-    The game's preset gives the defaults, so that `--help --game breakout` shows Breakout's. Groups that a preset does
-    not know keep their own.
+    The names of game, agent, variant and protocol give the defaults, so that `--help --agent rainbow` shows Rainbow's.
+    Groups that they do not know keep their own.
 
     Raises:
         UserError: no such game or option, a value out of range, or options that contradict each other.
@@ -94,36 +100,92 @@ def parse(
     defaults = _defaults(options_type, words, game, device)
     options = parsed(options_type, words, defaults, description, pairs=True)
     check(options)
-    return _with_num_envs(options)
+    return _completed(_with_stop_score(options, words))
 
 
 def _defaults(options_type: type[OptionsT], words: Sequence[str], game: str, device: str | None) -> OptionsT:
-    """Return what the names on the command line imply: game, variant, parts, and the kind of machine."""
+    """Return what the names on the command line imply: game, agent, protocol, variant, parts, and the kind of machine.
+
+    Names that do not exist imply nothing here: the parser refuses them.
+    """
     defaults = changed(defaults_of(options_type), {"run": {"device": device}})
-    named = _value_of("--game", words) or game
-    defaults = with_preset(defaults, named, named if games.is_custom(named) else games.rom_of(named))
-    had = groups_of(defaults)
-    variant = _value_of("--variant", words)
-    if had.series is not None and had.dqn is not None and variant in VARIANTS:  # the parser refuses other names
-        defaults = changed(defaults, variant_changes(variant, had.dqn))
-    parts = groups_of(defaults).parts
-    if parts is not None and _flag("noisy", words, parts.noisy):
+    named, had = _value_of("--game", words) or game, groups_of(defaults)
+    custom = games.is_custom(named)
+    rom = named if custom else games.rom_of(named)
+    agent, variant, protocol = (_value_of(option, words) for option in ("--agent", "--variant", "--protocol"))
+    if agent in AGENTS:
+        _check_has(had, cast(AgentName, agent))
+    defaults = with_names(
+        defaults,
+        named,
+        rom,
+        cast(AgentName, agent) if agent in AGENTS else None,
+        variant if had.series is not None and variant in VARIANTS else None,
+    )
+    if protocol in PRESENTATIONS:
+        if custom:
+            raise UserError(f"The protocol {protocol} is for Atari's games; {named} has rules of its own.")
+        defaults = changed(defaults, {"game": PRESENTATIONS[cast(ProtocolName, protocol)]})
+    chosen = groups_of(defaults)
+    if chosen.parts is not None and _flag("noisy", words, chosen.parts.noisy):
         defaults = changed(defaults, NO_EPSILON)
-    if had.freeze is not None:
+    if chosen.freeze is not None and chosen.dqn is not None:
         small = _flag("small", words, False)
-        for changes in record_changes(named, small, _trains_on_cuda(words, had.run)):
+        for changes in record_changes(chosen.dqn.agent, small, _trains_on_cuda(words, had.run)):
             defaults = changed(defaults, changes)
     return defaults
 
 
-def _with_num_envs(options: OptionsT) -> OptionsT:
-    """Return `options` with the number of games that this machine plays by default, which a resumed run keeps."""
-    vector = groups_of(options).vector
-    if vector is None or vector.num_envs is not None:
-        return options
-    from fastdqn.envs.many import num_envs_of
+def _check_has(groups: Groups, agent: AgentName) -> None:
+    """Refuse an agent that is made of what this script lacks.
 
-    return changed(options, {"vector": {"num_envs": num_envs_of(vector)}})
+    Raises:
+        UserError: with the first script beside this one that has it.
+    """
+    needed = AGENTS[agent].needs
+    if groups.dqn is None or needed is None or getattr(groups, needed) is not None:
+        return
+    beside = sorted(Path(sys.argv[0]).parent.glob("[0-9]*.py"))
+    having = [path.name for path in beside if f"\n    {needed}: " in path.read_text(encoding="utf-8")]
+    said = f"; {having[0]} has it" if having else ""
+    raise UserError(f"This script lacks what the agent {agent} is made of{said}.")
+
+
+def _with_stop_score(options: OptionsT, words: Sequence[str]) -> OptionsT:
+    """Return `options` without a stop score where no game would count towards it, because epsilon ends below 0.02.
+
+    Raises:
+        UserError: the stop score was asked for.
+    """
+    groups = groups_of(options)
+    score, noisy = groups.run.stop_score, groups.parts is not None and groups.parts.noisy
+    if score is None or noisy or groups.dqn is None or groups.dqn.epsilon_final >= STOP_EPSILON:
+        return options
+    if _value_of("--stop-score", words) is None:
+        return changed(options, {"run": {"stop_score": None}})
+    raise UserError(
+        f"--stop-score {score:g} counts games that are played with epsilon of at least {STOP_EPSILON:g}, but "
+        f"--epsilon-final is {groups.dqn.epsilon_final:g}; raise it, or leave the stop score out."
+    )
+
+
+def _completed(options: OptionsT) -> OptionsT:
+    """Return `options` with what the machine or other options settle, which a resumed run keeps: the number of games,
+    and the env steps over which beta rises.
+
+    Raises:
+        UserError: beta rises over the whole run, which has no limit.
+    """
+    groups = groups_of(options)
+    if groups.vector is not None and groups.vector.num_envs is None:
+        from fastdqn.envs.many import num_envs_of
+
+        options = changed(options, {"vector": {"num_envs": num_envs_of(groups.vector)}})
+    if groups.parts is None or not groups.parts.prioritized or groups.parts.importance_decay is not None:
+        return options
+    if groups.run.max_env_steps is None:
+        raise UserError("--importance-decay needs a number of env steps where --max-env-steps is None.")
+    return changed(options, {"parts": {"importance_decay": groups.run.max_env_steps}})
 
 
 def _resumed(

@@ -78,6 +78,7 @@ def describe(game: GameOptions, wrappers: str) -> str:
     custom = games.is_custom(game.name)
     name = game.name if custom else games.gymnasium_id(games.rom_of(game.name))
     parts = [
+        *([] if game.protocol is None else [f"protocol {game.protocol}"]),
         f"{wrappers} wrappers" if wrappers in get_args(Wrappers) else wrappers,
         f"frame skip {game.frame_skip}",
         f"no-ops {'1-' + str(game.noop_max) if game.noop_max else 'none'}",

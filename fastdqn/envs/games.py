@@ -12,6 +12,7 @@ import ale_py
 from ale_py import roms
 
 from fastdqn.errors import UserError
+from fastdqn.options.agents import AGENTS
 from fastdqn.options.presets import PRESETS
 
 _PREFIX = re.compile(r"^ale/", re.IGNORECASE)
@@ -61,12 +62,14 @@ def rom_of(name: str) -> str:
     frame skip, sticky actions and the like come from the other options of the game.
 
     Raises:
-        UserError: no such game; the nearest names are offered.
+        UserError: no such game; the nearest names are offered, or it is an agent's.
     """
     wanted = name.strip()
     preset = PRESETS.get(wanted.lower())
     if preset is not None:
         return preset.rom
+    if wanted.lower() in AGENTS:
+        raise UserError(f"{name!r} is an agent, not a game; give it as --agent {wanted.lower()}.")
     by_squeezed = {_squeeze(rom): rom for rom in rom_names()}
     squeezed = _squeeze(_SUFFIX.sub("", _PREFIX.sub("", wanted)))
     if squeezed in by_squeezed:

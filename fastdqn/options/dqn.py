@@ -9,12 +9,18 @@ from fastdqn.errors import UserError
 from fastdqn.options.fields import above_zero, at_least, beside, between
 
 NetworkName = Literal["nature", "narrow"]
+AgentName = Literal["post2017", "nature", "rainbow", "dopamine-dqn", "dopamine-rainbow", "pong-fast"]
+"""The keys of fastdqn/options/agents.py, which says what each stands for."""
 
 
 @dataclass(frozen=True)
 class DQNOptions:
     """Deep Q-learning. The defaults are the 2017 post's for Pong."""
 
+    agent: AgentName = "post2017"
+    """Hyper-parameters by paper (docs/agents.md), which are the defaults of the options that change what is learnt. By
+    default the 2017 post's for its games (with many games at once for Pong alone), and Mnih et al. 2015's for others.
+    """
     replay_size: int = 100_000
     """Transitions that the replay holds."""
     replay_initial: int = 10_000
@@ -22,7 +28,7 @@ class DQNOptions:
     batch_size: int = 32
     """Transitions drawn from the replay for each env step (with --steps N, N times as many for each update)."""
     learning_rate: float = 1e-4
-    """Step size of Adam."""
+    """Step size of the optimiser."""
     gamma: float = 0.99
     """Discount of future rewards for each env step."""
     n_step: int = 1
@@ -35,10 +41,20 @@ class DQNOptions:
     """Probability of a random action at the end of the decay."""
     epsilon_decay: int = 100_000
     """Env steps in which epsilon would fall by 1: epsilon = max(final, start - env_step / decay)."""
+    epsilon_delay: int = 0
+    """Env steps before epsilon begins to fall (Dopamine waits for its first update)."""
     double: bool = False
     """Let the online network choose the action whose value the target network gives (van Hasselt et al. 2015)."""
+    loss: Literal["squared", "clipped"] = "squared"
+    """The squared TD error, or half of it with its derivative clipped to -1..1 (Mnih et al. 2015; the Huber loss). With
+    --distributional neither: the cross-entropy."""
+    optimizer: Literal["adam", "rmsprop"] = "adam"
+    """Adam (Kingma & Ba 2015), or centred RMSProp with a decay of 0.95 (Mnih et al. 2015)."""
     adam_epsilon: float = 1e-8
     """Adam's epsilon, added to the root of its second moment (Kingma & Ba 2015; Rainbow uses 1.5e-4)."""
+    rmsprop_epsilon: float = 0.01 / 32**2
+    """RMSProp's, added to the variance of the gradient under its root (Mnih et al. 2015: 0.01, for the sum of the
+    gradients of 32 transitions; here they are averaged)."""
 
     def check(self) -> None:
         """Raise UserError for a value out of range, or for values that contradict each other."""
@@ -52,7 +68,9 @@ class DQNOptions:
         between(self.epsilon_start, 0.0, 1.0, "--epsilon-start")
         between(self.epsilon_final, 0.0, 1.0, "--epsilon-final")
         at_least(self.epsilon_decay, 0, "--epsilon-decay")
+        at_least(self.epsilon_delay, 0, "--epsilon-delay")
         above_zero(self.adam_epsilon, "--adam-epsilon")
+        above_zero(self.rmsprop_epsilon, "--rmsprop-epsilon")
         if self.replay_initial > self.replay_size:
             raise UserError(
                 f"--replay-initial {self.replay_initial} cannot be more than --replay-size {self.replay_size}; "
@@ -63,6 +81,26 @@ class DQNOptions:
                 f"--epsilon-final {self.epsilon_final:g} is above --epsilon-start {self.epsilon_start:g}; epsilon only "
                 "falls."
             )
+
+    def describe(
+        self, steps: int, final_learning_rate: float | None, target_average: float | None, distributional: bool
+    ) -> str:
+        """Return one line that says what is learnt from, with so many env steps for each update."""
+        rate = f"{'Adam' if self.optimizer == 'adam' else 'RMSProp'} {self.learning_rate:g}"
+        pace = f" (batch {steps * self.batch_size} every {steps})" if steps > 1 else ""
+        target = f"target copied every {self.target_sync:,} env steps"
+        if target_average is not None:
+            target = f"target moved by {target_average:g} of the way at each update"
+        said = [
+            rate if final_learning_rate is None else f"{rate} moving to {final_learning_rate:g}",
+            "clipped errors" if self.loss == "clipped" and not distributional else "",
+            f"{self.batch_size} samples for each env step{pace}",
+            f"{self.n_step} step{'s' if self.n_step > 1 else ''}",
+            f"gamma {self.gamma:g}",
+            target,
+            f"epsilon {self.epsilon_start:g} to {self.epsilon_final:g}" if self.epsilon_start > 0 else "no epsilon",
+        ]
+        return f"learns by agent {self.agent}: {', '.join(part for part in said if part)}"
 
 
 @dataclass(frozen=True)
@@ -91,7 +129,7 @@ class UpdateOptions:
     frame_scale: float = 255.0
     """Pixels are divided by this before they enter the network."""
     final_learning_rate: float | None = None
-    """Step size of Adam at the end of --learning-rate-decay; by default it stays as it is."""
+    """Step size of the optimiser at the end of --learning-rate-decay; by default it stays as it is."""
     learning_rate_decay: int = 250_000
     """Env steps over which the step size moves to --final-learning-rate, in a straight line."""
 

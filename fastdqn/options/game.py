@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 
 from fastdqn.options.fields import at_least, beside, between
+
+ProtocolName = Literal["nature", "machado"]
+PRESENTATIONS: Mapping[ProtocolName, Mapping[str, Any]] = {
+    # Mnih et al. 2015, Methods and extended data table 1: 5 minutes a game, lives in training alone.
+    "nature": {"noop_max": 30, "sticky_actions": 0.0, "episodic_life": True, "max_frames": 18_000},
+    # Machado et al. 2018, their recommended settings.
+    "machado": {
+        "noop_max": 0,
+        "sticky_actions": 0.25,
+        "full_action_set": True,
+        "episodic_life": False,
+        "fire_reset": False,
+        "max_frames": 108_000,
+    },
+}
+"""What of `GameOptions` a protocol settles, in training and in evaluation."""
 
 
 @dataclass(frozen=True)
@@ -15,8 +32,10 @@ class GameOptions:
     """Which game, and how it is presented to the agent. The defaults are the 2017 post's."""
 
     name: Annotated[str, tyro.conf.arg(name="game")] = "pong"
-    """A preset (pong, pong-fast, breakout-small, breakout, invaders), any Atari game by name (seaquest, Seaquest,
+    """A preset (pong, breakout-small, breakout, invaders), any Atari game by name (seaquest, Seaquest,
     SeaquestNoFrameskip-v4, ALE/Seaquest-v5), or module:function for an environment of your own."""
+    protocol: ProtocolName | None = None
+    """How the game is presented, by paper (docs/protocols.md): the defaults of the options that follow."""
     frame_skip: int = 4
     """Frames for which one action is repeated; one env step (Mnih et al. 2015)."""
     noop_max: int = 30

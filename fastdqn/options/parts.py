@@ -33,8 +33,11 @@ class PartOptions:
     """Alpha: how much the priorities count; 0 is uniform (Schaul et al. 2016, proportional variant)."""
     importance_exponent: float = 0.4
     """Beta at the start: how much of the bias of such draws the importance weights undo (Schaul et al. 2016)."""
-    importance_decay: int = 100_000
-    """Env steps in which beta rises to 1 (the 2017 post; Schaul et al. 2016 take the whole run)."""
+    importance_final: float = 1.0
+    """Beta at the end."""
+    importance_decay: int | None = 100_000
+    """Env steps in which beta rises to its end (the 2017 post's author); None for the whole run, to its limit
+    --max-env-steps (Schaul et al. 2016)."""
     priority_floor: float = 1e-6
     """Added to every priority (Schaul et al. 2016, epsilon of section 3.3)."""
     distributional: bool = False
@@ -51,6 +54,7 @@ class PartOptions:
         between(self.noisy_sigma, 0.0, 100.0, "--noisy-sigma")
         between(self.priority_exponent, 0.0, 1.0, "--priority-exponent")
         between(self.importance_exponent, 0.0, 1.0, "--importance-exponent")
+        between(self.importance_final, 0.0, 1.0, "--importance-final")
         at_least(self.importance_decay, 1, "--importance-decay")
         above_zero(self.priority_floor, "--priority-floor")
         between(self.atoms, 2, 1_001, "--atoms")
@@ -60,14 +64,31 @@ class PartOptions:
                 f"--value-min {self.value_min:g} must be below --value-max {self.value_max:g}; the atoms lie between."
             )
 
+    def describe(self, network: str, double: bool) -> str:
+        """Return one line that names the network and the parts that are on, with their settings."""
+        over = "the whole run" if self.importance_decay is None else f"{self.importance_decay:,} env steps"
+        beta = f"beta from {self.importance_exponent:g} to {self.importance_final:g} over {over}"
+        if self.importance_exponent == self.importance_final:
+            beta = f"beta {self.importance_final:g}"
+        said = [
+            f"{network} network",
+            "double" if double else "",
+            "dueling" if self.dueling else "",
+            f"{self.noise} noise" if self.noisy else "",
+            f"prioritized (alpha {self.priority_exponent:g}, {beta})" if self.prioritized else "",
+            f"{self.atoms} atoms from {self.value_min:g} to {self.value_max:g}" if self.distributional else "",
+        ]
+        return f"parts: {', '.join(part for part in said if part)}"
+
 
 @dataclass(frozen=True)
 class SeriesOptions:
     """Which variant, and how many runs of it."""
 
-    variant: Variant | Literal["all"] = "dqn"
-    """Which parts are on by default: none, one of them, or all (rainbow); each has an option of its own, too. With
-    "all" the eight run one after the other, and one picture shows their learning curves."""
+    variant: Variant | Literal["all"] | None = None
+    """Which parts are on by default: none, one of them, or all (rainbow), instead of those of the agent; each has an
+    option of its own, too. With "all" the eight run one after the other, and one picture shows their learning
+    curves."""
     seeds: int = beside(1)
     """Runs of each variant, with the seeds that follow --seed."""
 

@@ -1,4 +1,4 @@
-"""Presets: what the name of a game, of a variant, or the kind of machine implies, by group and field.
+"""Presets: what the names of a game, an agent and a variant, or the kind of machine imply, by group and field.
 
 A preset changes the groups that a script has, and leaves the others out.
 """
@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from fastdqn.options.dqn import DQNOptions
+from fastdqn.options.agents import AGENTS, Changes
+from fastdqn.options.dqn import AgentName, DQNOptions
+from fastdqn.options.groups import Groups, groups_of
 from fastdqn.options.parts import Variant
 
 OptionsT = TypeVar("OptionsT")
-Changes = Mapping[str, Mapping[str, Any]]
-"""New values, by group and field."""
 
 
 def changed(options: OptionsT, changes: Changes) -> OptionsT:
@@ -34,7 +34,8 @@ class Preset:
     """What a game's name implies."""
 
     rom: str  # as ale_py spells it
-    changes: Changes
+    stop_score: float | None
+    post2017: Changes  # the hyper-parameters of the agent of that name
 
 
 _BREAKOUT: Mapping[str, Any] = {
@@ -53,27 +54,19 @@ _BREAKOUT_SMALL: Mapping[str, Any] = {
     "target_sync": 1_000,
     "batch_size": 64,
 }
-_PONG_FAST: Changes = {
-    "dqn": {
-        "replay_size": 300_000,
-        "replay_initial": 5_000,
-        "batch_size": 2,
-        "learning_rate": 5e-4,
-        "gamma": 0.98,
-        "n_step": 5,
-        "target_sync": 3_200,
-        "epsilon_final": 0.02,
-        "epsilon_decay": 100_000,
-    },
-    "pace": {"steps": 16},
-    "vector": {"num_envs": 16},
-    "update": {
-        "center_frames": True,
-        "frame_scale": 64.0,
-        "final_learning_rate": 1e-4,
-        "learning_rate_decay": 250_000,
-    },
+
+
+def _post2017(max_env_steps: int, dqn: Mapping[str, Any]) -> Changes:
+    return {"run": {"max_env_steps": max_env_steps}, "dqn": dqn}
+
+
+PRESETS = {
+    "pong": Preset("pong", 18.0, _post2017(3_000_000, {})),
+    "breakout-small": Preset("breakout", 500.0, _post2017(10_000_000, _BREAKOUT_SMALL)),
+    "breakout": Preset("breakout", 500.0, _post2017(50_000_000, _BREAKOUT)),
+    "invaders": Preset("space_invaders", 500.0, _post2017(50_000_000, _BREAKOUT)),
 }
+"""The four presets of the 2017 post. 50 million env steps are Nature DQN's 200 million frames."""
 
 _RECORD: Changes = {
     "dqn": {"replay_size": 50_000},
@@ -88,49 +81,70 @@ _RECORDS: dict[str, tuple[Changes, ...]] = {
 """What differs from pong-fast, by machine. The one for CUDA has run on CPUs alone, where it solves Pong (LOG.md):
 samples are cheap on a GPU, and 16 for each env step need half of the env steps of 8."""
 
-
-def _with_limits(stop_score: float | None, max_env_steps: int, changes: Changes) -> Changes:
-    return {"run": {"stop_score": stop_score, "max_env_steps": max_env_steps}, **changes}
-
-
-PRESETS = {
-    "pong": Preset("pong", _with_limits(18.0, 3_000_000, {"dqn": {}})),
-    "pong-fast": Preset("pong", _with_limits(18.0, 3_000_000, _PONG_FAST)),
-    "breakout-small": Preset("breakout", _with_limits(500.0, 10_000_000, {"dqn": _BREAKOUT_SMALL})),
-    "breakout": Preset("breakout", _with_limits(500.0, 50_000_000, {"dqn": _BREAKOUT})),
-    "invaders": Preset("space_invaders", _with_limits(500.0, 50_000_000, {"dqn": _BREAKOUT})),
-}
-"""The four presets of the 2017 post, and Pong as it is solved soonest on two cores (LOG.md).
-
-50 million env steps are Nature DQN's 200 million frames.
-"""
+NO_EPSILON: Changes = {"dqn": {"epsilon_start": 0.0, "epsilon_final": 0.0}}
+"""As noisy layers want it (Fortunato et al. 2018, section 3)."""
 
 
 def preset_for(name: str, rom: str) -> Preset:
     """Return the preset called `name` (any case), else the one of the game `rom`.
 
-    A game without a preset gets Breakout's settings, Nature DQN's replay and schedule, and no stop score.
+    A game without a preset has no stop score, and Breakout's settings where the 2017 post's are asked for.
     """
     if name.strip().lower() in PRESETS:
         return PRESETS[name.strip().lower()]
-    special = ("breakout-small", "pong-fast")
-    of_game = [preset for key, preset in PRESETS.items() if preset.rom == rom and key not in special]
-    return of_game[0] if of_game else Preset(rom, _with_limits(None, 50_000_000, {"dqn": _BREAKOUT}))
+    of_game = [preset for key, preset in PRESETS.items() if preset.rom == rom and key != "breakout-small"]
+    return of_game[0] if of_game else Preset(rom, None, PRESETS["breakout"].post2017)
 
 
-def with_preset(options: OptionsT, name: str, rom: str) -> OptionsT:
-    """Return `options` with everything that the name of the game implies."""
-    return changed(changed(options, {"game": {"name": name}}), preset_for(name, rom).changes)
+def default_agent(groups: Groups, name: str, rom: str, variant: str | None = None) -> AgentName:
+    """Return the agent that a script with these groups has where none is named.
+
+    Scripts that play one game at once repeat the 2017 post with its games; where many are played, the post is the
+    default on Pong alone. Rainbow by name is its paper's on all other games.
+    """
+    if rom == "pong":
+        return "post2017" if groups.freeze is None else "pong-fast"
+    by_name = name.strip().lower() == "breakout-small"
+    if by_name or (groups.vector is None and any(preset.rom == rom for preset in PRESETS.values())):
+        return "post2017"
+    return "rainbow" if variant == "rainbow" else "nature"
 
 
-def variant_changes(variant: Variant, dqn: DQNOptions) -> Changes:
-    """Return everything that the name of the variant implies, where the game's preset says `dqn`.
+def with_names(
+    options: OptionsT, name: str, rom: str, agent: AgentName | None = None, variant: Variant | None = None
+) -> OptionsT:
+    """Return `options` with everything that the names of the game, the agent and the variant imply.
 
-    `n-step` and `rainbow` take 2 steps, as the 2017 post's author did, where the game's preset takes 1.
+    Args:
+        options: the groups of a script, each with its own defaults.
+        name: of the game, as it was given.
+        rom: its ROM.
+        agent: None for the script's default.
+        variant: its parts instead of the agent's; None for the agent's.
+    """
+    groups, preset = groups_of(options), preset_for(name, rom)
+    options = changed(options, {"game": {"name": name}})
+    if groups.dqn is None:  # the agent is the script's own
+        return changed(options, {"run": {"stop_score": preset.stop_score, **preset.post2017["run"]}})
+    agent = agent or default_agent(groups, name, rom, variant)
+    chosen = AGENTS[agent]
+    stop: Changes = {"run": {"stop_score": preset.stop_score if chosen.stops else None}, "dqn": {"agent": agent}}
+    for changes in (preset.post2017 if agent == "post2017" else chosen.settings, stop):
+        options = changed(options, changes)
+    if variant is None:
+        return changed(options, chosen.parts)
+    most = chosen.parts.get("dqn", {}).get("n_step", 2)
+    return changed(options, variant_changes(variant, groups_of(options).dqn or groups.dqn, most))
+
+
+def variant_changes(variant: Variant, dqn: DQNOptions, steps: int = 2) -> Changes:
+    """Return everything that the name of the variant implies, where the agent's settings say `dqn`.
+
+    `n-step` and `rainbow` take `steps` where these take fewer: 2 as the 2017 post's author did, or the agent's own.
     """
     everything = variant == "rainbow"
     on = {name: variant == name or everything for name in ("dueling", "noisy", "prioritized", "distributional")}
-    n_step = max(dqn.n_step, 2) if variant == "n-step" or everything else dqn.n_step
+    n_step = max(dqn.n_step, steps) if variant == "n-step" or everything else dqn.n_step
     return {
         "series": {"variant": variant},
         "dqn": {"double": dqn.double or variant == "double" or everything, "n_step": n_step},
@@ -138,16 +152,12 @@ def variant_changes(variant: Variant, dqn: DQNOptions) -> Changes:
     }
 
 
-NO_EPSILON: Changes = {"dqn": {"epsilon_start": 0.0, "epsilon_final": 0.0}}
-"""As noisy layers want it (Fortunato et al. 2018, section 3)."""
-
-
-def record_changes(game: str, small: bool, cuda: bool) -> tuple[Changes, ...]:
-    """Return what suits Pong on this kind of machine (LOG.md), one after the other; for other games nothing but the
-    network that `small` stands for.
+def record_changes(agent: AgentName, small: bool, cuda: bool) -> tuple[Changes, ...]:
+    """Return what suits pong-fast on this kind of machine (LOG.md), one after the other; for other agents nothing but
+    the network that `small` stands for.
     """
     network: Changes = {"agent": {"network": "narrow"}} if small else {}
-    if game.strip().lower() != "pong-fast":
+    if agent != "pong-fast":
         return (network,)
     one_thread: Changes = {"run": {"threads": 1}} if small and not cuda else {}
     return (network, *_RECORDS["cuda" if cuda else "cpu"], one_thread)

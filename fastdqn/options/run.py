@@ -71,3 +71,12 @@ class RunOptions:
         above_zero(self.checkpoint_minutes, "--checkpoint-minutes")
         at_least(self.threads, 1, "--threads")
         at_least(self.checkpoint_env_steps, 1, "--checkpoint-env-steps")
+
+    def describe_end(self) -> str:
+        """Return one line that says what ends the run."""
+        ends = [
+            "" if self.stop_score is None else f"when the mean of 100 games is above {self.stop_score:g}",
+            "" if self.max_env_steps is None else f"after {self.max_env_steps:,} env steps",
+            "" if self.max_minutes is None else f"after {self.max_minutes:g} minutes",
+        ]
+        return f"stops {', or '.join(end for end in ends if end) or 'at Ctrl-C alone'}"

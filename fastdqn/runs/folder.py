@@ -60,6 +60,9 @@ def read_config(run: Path) -> dict[str, Any]:
         raise UserError(
             f"The config.json of the run {run} is damaged: it names no script, game, wrappers or seed."
         ) from error
+    if config["game"]["name"] == "pong-fast":  # a game to fastdqn before 0.2.0, and an agent since
+        dqn = cast(dict[str, Any], config.get("dqn", {}))
+        config |= {"game": {**config["game"], "name": "pong"}, "dqn": {"agent": "pong-fast", **dqn}}
     return config
 
 

@@ -23,6 +23,9 @@ FIRST = ("env steps", "mean-100", "left", "env steps/s", "elapsed", "episodes")
 """What a narrow terminal shows as long as it has room for it, the most important first."""
 _GAP = 2  # columns between two cells
 _BAR = (10, 28)  # columns, at least and at most
+DAY = 86_400
+KNOWN_AFTER = 30.0
+"""Seconds of training after which the speed is known well enough to say how long a run will take."""
 
 
 class Progress:
@@ -51,6 +54,8 @@ class Progress:
         self._next = 0.0
         self._live: Live | None = None
         self._drawn: list[int] = []  # columns of each line shown last
+        self._trained: tuple[float, int] | None = None  # when this process first showed a trained run; env steps then
+        self._warned = False
 
     def say(self, sentence: str) -> None:
         """Print a sentence."""
@@ -75,9 +80,12 @@ class Progress:
             self._drawn = []
 
     def show(self, now: float) -> None:
-        """Show how the run stands, if it is time to; `now` is `time.perf_counter`'s."""
+        """Show how the run stands, if it is time to; `now` is `time.perf_counter`'s. Once it is known, say how long a
+        run of more than a day will take.
+        """
         if now < self._next:
             return
+        self._warn(now)
         if self._live is not None:
             self._draw(self._live)
         elif self._next > 0.0:
@@ -85,7 +93,7 @@ class Progress:
         self._next = now + self._seconds
 
     def _line(self) -> dict[str, str]:
-        counters, mean, left = self._counters, self._stop_test.mean_score, self._left()
+        counters, mean, left = self._counters, self._stop_test.mean_score, self._left(self._speed)
         shown = {name: counters.values.get(name, self._metrics.get(name)) for name in self._formats}
         return {
             "env steps": f"{counters.env_steps:,}",
@@ -94,7 +102,7 @@ class Progress:
             "mean-100": "-" if mean is None else f"{mean:.2f}",
             **{name: "-" if value is None else format(value, self._formats[name]) for name, value in shown.items()},
             "elapsed": clock(process.elapsed()),
-            "left": "-" if left is None else clock(left),
+            "left": "-" if left is None else days(left),
         }
 
     def _fraction(self) -> float:
@@ -107,15 +115,28 @@ class Progress:
             parts.append(elapsed / max(elapsed, elapsed + limits.deadline - time.time()))
         return min(1.0, max(parts))
 
-    def _left(self) -> float | None:
-        """Seconds to the nearer limit, judged by the present speed."""
+    def _left(self, speed: float | None) -> float | None:
+        """Seconds to the nearer limit at so many env steps/s."""
         limits = self._stop_test.limits
         left: list[float] = []
         if limits.deadline is not None:
             left.append(limits.deadline - time.time())
-        if limits.max_env_steps and self._speed:
-            left.append((limits.max_env_steps - self._counters.env_steps) / self._speed)
+        if limits.max_env_steps and speed:
+            left.append((limits.max_env_steps - self._counters.env_steps) / speed)
         return max(0.0, min(left)) if left else None
+
+    def _warn(self, now: float) -> None:
+        """Say once how many days it is to the nearer limit, where it is more than one."""
+        if self._warned or self._counters.updates == 0:
+            return
+        since, env_steps = self._trained = self._trained or (now, self._counters.env_steps)
+        if now - since < KNOWN_AFTER:
+            return
+        self._warned = True
+        speed = (self._counters.env_steps - env_steps) / (now - since)
+        left = self._left(speed)
+        if left is not None and left > DAY:
+            self.say(f"at {speed:,.0f} env steps/s it is {left / DAY:.1f} days to the limit")
 
     def _doing(self) -> str:
         counters = self._counters
@@ -170,6 +191,14 @@ def clock(seconds: float) -> str:
     """Return h:mm:ss."""
     minutes, second = divmod(round(seconds), 60)
     return f"{minutes // 60}:{minutes % 60:02}:{second:02}"
+
+
+def days(seconds: float) -> str:
+    """Return h:mm:ss, or from a day on days and hours: 2 d 3 h."""
+    if seconds < DAY:
+        return clock(seconds)
+    day, hour = divmod(int(seconds // 3600), 24)
+    return f"{day} d {hour} h"
 
 
 def ending(summary: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ import dataclasses
 import math
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -27,6 +27,7 @@ from fastdqn.envs.scores import human_normalised
 from fastdqn.envs.vector import check_num_envs
 from fastdqn.errors import UserError
 from fastdqn.options.dqn import DQNOptions
+from fastdqn.options.game import PRESENTATIONS
 from fastdqn.options.groups import Groups, options_from
 from fastdqn.runs.folder import read_config
 from fastdqn.seeds import seeds_of
@@ -39,7 +40,7 @@ class EvaluationProtocol(NamedTuple):
 
     about: str
     epsilon: float | None  # None for the run's own final one
-    changes: dict[str, Any]  # to how the run's game was presented; lives and clipping never count in an evaluation
+    changes: Mapping[str, Any]  # to how the run's game was presented; lives and clipping never count in an evaluation
     episodes: int | None
     env_steps: int | None
 
@@ -55,14 +56,14 @@ PROTOCOLS = {
     "nature": EvaluationProtocol(
         "30 no-ops, epsilon 0.05, games of at most 5 minutes, 30 games (Mnih et al. 2015)",
         0.05,
-        {"noop_max": 30, "sticky_actions": 0.0, "max_frames": 18_000},
+        PRESENTATIONS["nature"],
         30,
         None,
     ),
     "nature-steps": EvaluationProtocol(
         "the same for 125,000 env steps instead of 30 games (Mnih et al. 2015, training curves)",
         0.05,
-        {"noop_max": 30, "sticky_actions": 0.0, "max_frames": 18_000},
+        PRESENTATIONS["nature"],
         None,
         125_000,
     ),
@@ -70,7 +71,7 @@ PROTOCOLS = {
         "sticky actions 0.25, all 18 actions, no no-ops, games of at most 30 minutes, epsilon 0.01, 100 games "
         "(Machado et al. 2018)",
         0.01,
-        {"noop_max": 0, "sticky_actions": 0.25, "full_action_set": True, "max_frames": 108_000, "fire_reset": False},
+        PRESENTATIONS["machado"],
         100,
         None,
     ),
@@ -189,7 +190,8 @@ def evaluate(
         episodes, env_steps = chosen.episodes, chosen.env_steps
     epsilon = epsilon if epsilon is not None else chosen.epsilon
     epsilon = agent.dqn.epsilon_final if epsilon is None else epsilon
-    game = dataclasses.replace(agent.options.game, **chosen.changes, episodic_life=False, clip_rewards=False)
+    whole = {**chosen.changes, "episodic_life": False, "clip_rewards": False}
+    game = dataclasses.replace(agent.options.game, **whole)
     custom = games.is_custom(game.name)
     if custom and chosen.changes:
         raise UserError(f"The protocol {name} is for Atari's games; {game.name} has rules of its own.")

@@ -26,7 +26,7 @@ def run_series(
     script: Path,
     words: Sequence[str],
     parse: Callable[[Sequence[str]], Any],
-    variant: Variant | Literal["all"],
+    variant: Variant | Literal["all"] | None,
     seeds: range,
     runs_dir: Path,
     game: str,
@@ -40,7 +40,7 @@ def run_series(
         script: what to run.
         words: the command line; all of it but variant, seeds and folder goes to each run.
         parse: returns the options of a run for such words, or refuses them.
-        variant: one of them, or all.
+        variant: one of them, or all; None for the agent's own parts.
         seeds: of each variant.
         runs_dir: where the folder of the series is made.
         game: for the folder's name.
@@ -52,9 +52,14 @@ def run_series(
         UserError: one of the runs would be refused; none has begun then.
         RunError: the folder cannot be made.
     """
-    variants = VARIANTS if variant == "all" else (variant,)
     common = without(words, "--variant", "--seed", "--seeds", "--runs-dir")
-    variants = distinct({name: parse([*common, "--variant", name]) for name in variants})
+    if variant is None:
+        alone = parse(common)
+        named: dict[str, tuple[str, ...]] = {alone.dqn.agent: ()}
+    else:
+        tried = VARIANTS if variant == "all" else (variant,)
+        kept = distinct({name: parse([*common, "--variant", name]) for name in tried})
+        named = {name: ("--variant", name) for name in kept}
     folder = runs_dir / f"{datetime.now():%Y%m%d-%H%M%S}-{re.sub(r'[^A-Za-z0-9-]', '_', game)}-{script.stem}-series"
     try:
         folder.mkdir(parents=True)
@@ -62,12 +67,12 @@ def run_series(
         raise RunError(f"Cannot make the folder {folder}: {error.strerror}.") from error
     left: list[Path] = []
     code = 0
-    planned = [(seed, name) for seed in seeds for name in variants]
+    planned = [(seed, name) for seed in seeds for name in named]
     with process.running():
         for seed, name in planned:
             print(f"--- {name}, seed {seed}", flush=True)
             into = folder / f"{name}-{seed}"
-            own = ("--variant", name, "--seed", str(seed), "--runs-dir", str(into))
+            own = (*named[name], "--seed", str(seed), "--runs-dir", str(into))
             code = _finish(subprocess.Popen([sys.executable, str(script), *common, *own]))
             left += list(into.iterdir()) if into.is_dir() else []
             if code or process.stop_signal():

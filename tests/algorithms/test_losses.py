@@ -11,6 +11,7 @@ import torch
 from fastdqn.algorithms.losses import (
     categorical_projection,
     categorical_target,
+    clipped_td_errors,
     expected_values,
     kl_divergences,
     q_learning_target,
@@ -40,6 +41,18 @@ def test_loss_by_hand_and_no_gradient_through_the_target() -> None:
     assert target.grad is None
 
 
+def test_the_clipped_loss_by_hand() -> None:
+    """Errors of -3, -0.5, 0.5 and 3; the derivative is the error, or its sign."""
+    value = torch.tensor([3.0, 0.5, -0.5, -3.0], requires_grad=True)
+    target = torch.zeros(4, requires_grad=True)
+    loss = clipped_td_errors(value, target)
+    assert loss.tolist() == [2.5, 0.125, 0.125, 2.5]
+    loss.sum().backward()
+    assert value.grad is not None
+    assert value.grad.tolist() == [1.0, 0.5, -0.5, -1.0]
+    assert target.grad is None
+
+
 @pytest.mark.parametrize(
     ("reward", "discount", "value", "selector"),
     [
@@ -56,6 +69,8 @@ def test_wrong_shapes_raise_instead_of_broadcasting(
         q_learning_target(torch.zeros(reward), torch.zeros(discount), torch.zeros(value), torch.zeros(selector))
     with pytest.raises(ValueError, match="must be"):
         squared_td_errors(torch.zeros(3, 1), torch.zeros(3))
+    with pytest.raises(ValueError, match="must be"):
+        clipped_td_errors(torch.zeros(3, 1), torch.zeros(3))
     with pytest.raises(ValueError, match="must be"):
         taken_values(torch.zeros(3, 2), torch.zeros(3, 1, dtype=torch.int64))
 

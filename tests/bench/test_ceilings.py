@@ -18,9 +18,9 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_what_is_timed_has_the_options_of_a_script() -> None:
-    words = ("--game", "pong-fast", "--variant", "rainbow", "--network", "narrow", "--frame-size", "42")
+    words = ("--agent", "pong-fast", "--variant", "rainbow", "--network", "narrow", "--frame-size", "42")
     script = parse("10_rainbow", *words, "--num-envs", "8")
-    ours = options_of(Ceiling(game="pong-fast", variant="rainbow", network="narrow", frame_size=42, num_envs=8))
+    ours = options_of(Ceiling(agent="pong-fast", variant="rainbow", network="narrow", frame_size=42, num_envs=8))
     for group in ("game", "pace", "vector", "update", "agent", "parts"):
         assert getattr(ours, group) == getattr(script, group)
     assert (ours.dqn.double, ours.dqn.n_step) == (script.dqn.double, script.dqn.n_step) == (True, 5)

@@ -53,6 +53,13 @@ def test_a_hopeless_name_still_gets_a_sentence(name: str) -> None:
         games.rom_of(name)
 
 
+@pytest.mark.parametrize("name", ["pong-fast", "Rainbow"])
+def test_an_agent_is_no_game(name: str) -> None:
+    with pytest.raises(UserError) as caught:
+        games.rom_of(name)
+    assert str(caught.value) == f"{name!r} is an agent, not a game; give it as --agent {name.lower()}."
+
+
 def test_a_game_that_would_end_the_process_is_refused() -> None:
     """The emulator has no rules for these and calls exit() when it is asked to load them."""
     for name in ("combat", "joust", "maze_craze", "Warlords"):

@@ -142,7 +142,8 @@ def test_a_run_that_solves_its_game_stops_by_itself(tmp_path: Path) -> None:
         *((script, ()) for script in SCRIPTS[:2]),
         *((script, ("--player-device", player)) for script in PARALLEL for player in ("same", "cpu")),
         *((script, ("--num-envs", "8", "--epsilon-decay", "0")) for script in VECTOR),
-        ("09_cuda_graph", ("--game", "pong-fast", "--num-envs", "8", "--steps", "4", "--final-learning-rate", "1e-5")),
+        ("09_cuda_graph", ("--agent", "pong-fast", "--num-envs", "8", "--steps", "4", "--final-learning-rate", "1e-5")),
+        ("09_cuda_graph", ("--agent", "nature", "--num-envs", "8", "--final-learning-rate", "1e-5")),
     ],
 )
 def test_scripts_run_on_cuda(tmp_path: Path, script: str, words: tuple[str, ...]) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from fastdqn.options.dqn import DQNOptions
+from fastdqn.options.agents import AGENTS
 from fastdqn.options.groups import defaults_of
-from fastdqn.options.presets import changed, preset_for, record_changes
+from fastdqn.options.presets import changed, record_changes, with_names
 from tests.helpers.scripts import loaded, parse
 
 FASTEST = "11_pong_in_seconds"
@@ -31,7 +31,6 @@ def test_defaults_are_the_2017_posts() -> None:
         ("breakout-small", (300_000, 20_000, 64, 1e-4, 1_000, 0.1, 1_000_000)),
         ("breakout", (1_000_000, 50_000, 32, 2.5e-4, 10_000, 0.1, 1_000_000)),
         ("invaders", (1_000_000, 50_000, 32, 2.5e-4, 10_000, 0.1, 1_000_000)),
-        ("seaquest", (1_000_000, 50_000, 32, 2.5e-4, 10_000, 0.1, 1_000_000)),
         ("ALE/Pong-v5", (100_000, 10_000, 32, 1e-4, 1_000, 0.02, 100_000)),
         ("PongNoFrameskip-v4", (100_000, 10_000, 32, 1e-4, 1_000, 0.02, 100_000)),
         ("Breakout", (1_000_000, 50_000, 32, 2.5e-4, 10_000, 0.1, 1_000_000)),
@@ -45,18 +44,17 @@ def test_presets(game: str, expected: tuple[float, ...]) -> None:
 
 
 def test_a_preset_sets_what_a_script_has() -> None:
-    fast = parse("09_cuda_graph", "--game", "pong-fast")
+    fast = parse("09_cuda_graph", "--agent", "pong-fast")
     assert (fast.update.center_frames, fast.update.frame_scale, fast.run.stop_score) == (True, 64.0, 18.0)
     assert fast.pace.steps > 4
-    assert parse("09_cuda_graph", "--game", "pong-fast", "--steps", "2").pace.steps == 2
-    assert parse("03_parallel", "--game", "pong-fast").pace == fast.pace
-    assert parse("01_baseline", "--game", "pong-fast").dqn == fast.dqn
+    assert parse("09_cuda_graph", "--agent", "pong-fast", "--steps", "2").pace.steps == 2
+    assert parse("10_rainbow", "--agent", "pong-fast").dqn == fast.dqn
     assert parse("09_cuda_graph", "--game", "ALE/Pong-v5").dqn == parse("01_baseline").dqn
 
 
 def on(cuda: bool) -> Any:
     """Return the options that 11 has for Pong on this kind of machine."""
-    options = changed(defaults_of(loaded(FASTEST).options_type), preset_for("pong-fast", "pong").changes)
+    options = with_names(defaults_of(loaded(FASTEST).options_type), "pong", "pong")
     for changes in record_changes("pong-fast", small=False, cuda=cuda):
         options = changed(options, changes)
     return options
@@ -65,8 +63,9 @@ def on(cuda: bool) -> Any:
 def test_the_preset_is_the_machines() -> None:
     options = parse(FASTEST, "--device", "cpu")
     network, side, threads = options.agent.network, options.vector.frame_size, options.run.threads
-    assert (options.game.name, network, side, threads) == ("pong-fast", "nature", 84, None)
-    fast = preset_for("pong-fast", "pong").changes["dqn"]
+    assert (options.game.name, options.dqn.agent, network, side, threads) == ("pong", "pong-fast", "nature", 84, None)
+    assert options == parse(FASTEST, "--device", "cpu", "--agent", "pong-fast")
+    fast = AGENTS["pong-fast"].settings["dqn"]
     assert options.dqn.n_step == fast["n_step"]
     assert (options.vector.num_envs, options.agent.gradient_threads) == (16, 1)
     assert options.dqn.epsilon_final == 0.02  # the least with which games count
@@ -92,6 +91,5 @@ def test_the_preset_is_the_machines() -> None:
 
 def test_other_games_keep_their_own_settings() -> None:
     options = parse(FASTEST, "--game", "breakout", "--small")
-    breakout = DQNOptions(**preset_for("breakout", "breakout").changes["dqn"])
-    assert (options.dqn, options.freeze.freeze_share) == (breakout, None)
+    assert (options.dqn, options.freeze.freeze_share) == (parse("10_rainbow", "--game", "breakout").dqn, None)
     assert (options.agent.network, options.run.threads) == ("narrow", None)

@@ -27,11 +27,16 @@ def test_a_variant_turns_its_parts_on_and_options_beat_it() -> None:
         assert on(f"--variant {variant}") == on(f"--{variant}") == {variant}
     assert on("--variant n-step") == {"n2"}
     everything = {"dueling", "noisy", "prioritized", "distributional", "double", "n2"}
-    assert on("--variant rainbow") == on("--variant=rainbow --game breakout") == everything
+    assert on("--variant rainbow") == on("--variant=rainbow --game breakout --agent nature") == everything
+    assert on("--variant rainbow --game breakout") == on("--agent rainbow") == (everything - {"n2"}) | {"n3"}
+    assert on("--agent rainbow --variant n-step") == {"n3"}
+    assert on("--agent rainbow --variant dqn") == set()
+    assert on("--agent rainbow --no-noisy --no-double") == {"dueling", "prioritized", "distributional", "n3"}
+    assert on("--agent dopamine-rainbow") == {"prioritized", "distributional", "n3"}
     assert on("--variant rainbow --no-noisy --n-step 3") == (everything - {"noisy", "n2"}) | {"n3"}
     assert on("--double --dueling --n-step 3") == {"double", "dueling", "n3"}
     assert on("--variant rainbow --dueling") == on("--variant rainbow")
-    assert on("--game pong-fast --variant rainbow") == (everything - {"n2"}) | {"n5"}
+    assert on("--agent pong-fast --variant rainbow") == (everything - {"n2"}) | {"n5"}
     rainbow = parsed("--variant rainbow").parts
     assert (rainbow.priority_exponent, rainbow.importance_exponent, rainbow.importance_decay) == (0.6, 0.4, 100_000)
     assert (rainbow.atoms, rainbow.value_min, rainbow.value_max) == (51, -10.0, 10.0)
@@ -47,6 +52,7 @@ def test_noisy_layers_do_without_epsilon() -> None:
         assert (epsilons(f"--variant {variant}") == (0.0, 0.0)) == (variant in ("noisy", "rainbow"))
     assert epsilons("--noisy") == (0.0, 0.0)
     assert epsilons("--variant rainbow --no-noisy") == (1.0, 0.02)  # something has to explore
+    assert epsilons("--agent rainbow --no-noisy") == (1.0, 0.01)
     assert epsilons("--noisy --epsilon-start 0.1 --epsilon-final 0.1") == (0.1, 0.1)
 
 
@@ -58,6 +64,9 @@ def test_noisy_layers_do_without_epsilon() -> None:
         "--priority-exponent 1.5",
         "--priority-exponent nan",
         "--importance-exponent -0.1",
+        "--importance-final 1.1",
+        "--agent rainbow --max-env-steps None",
+        "--agent moon",
         "--importance-decay 0",
         "--priority-floor 0",
         "--atoms 1",

@@ -40,6 +40,13 @@ def test_a_config_of_this_version_is_read(tmp_path: Path) -> None:
     assert read_config(tmp_path) == GOOD
 
 
+def test_a_run_of_the_game_that_is_an_agent_now_is_read_as_one_of_that_agent(tmp_path: Path) -> None:
+    said = {**GOOD, "game": {"name": "pong-fast", "frame_skip": 4}, "dqn": {"gamma": 0.98}}
+    (tmp_path / "config.json").write_text(json.dumps(said))
+    game, dqn = {"name": "pong", "frame_skip": 4}, {"agent": "pong-fast", "gamma": 0.98}
+    assert read_config(tmp_path) == {**said, "game": game, "dqn": dqn}
+
+
 def test_a_run_of_an_older_version_is_refused_by_its_version(tmp_path: Path) -> None:
     run = older_run(tmp_path)
     with pytest.raises(UserError, match=rf"was written by fastdqn 0\.1\.0, in a format that .*{version()}, does not"):

@@ -12,7 +12,7 @@ import pytest
 from fastdqn.algorithms.dqn import PROGRESS
 from fastdqn.runs.counters import Counters
 from fastdqn.runs.limits import Limits, StopTest
-from fastdqn.runs.progress import Progress
+from fastdqn.runs.progress import Progress, days
 from fastdqn.runs.run import Run
 from tests.helpers.runs import CPU, NOTHING, game, options, scalars
 from tests.helpers.terminal import Terminal
@@ -136,3 +136,36 @@ def test_a_dumb_terminal_gets_plain_lines(monkeypatch: pytest.MonkeyPatch) -> No
     progress.show(100.0)
     progress.stop()
     assert terminal.shown()[0].startswith("env steps 123,456 | env steps/s 612.3 | episodes 0 | mean-100 -")
+
+
+def test_a_run_of_days_says_so_once_its_speed_is_known(capsys: pytest.CaptureFixture[str]) -> None:
+    """100 env steps/s in 50 s; 50 million take 5.8 days, which the progress line counts down in days, too."""
+
+    def said_by(max_env_steps: int | None) -> list[str]:
+        counters, stop = Counters(), StopTest(Limits(None, max_env_steps, None))
+        progress = Progress(counters, stop, {}, 0, None)
+        progress.show(1.0)
+        counters.env_steps = 90_000
+        progress.show(20.0)  # fast, before the first update
+        counters.updates = 1
+        for second in (30.0, 50.0, 80.0, 90.0, 100.0):
+            counters.env_steps = 90_000 + round(100 * (second - 30.0))
+            progress.newest(100.0, {})
+            progress.show(second)
+        return capsys.readouterr().out.splitlines()
+
+    lines = said_by(50_000_000)
+    assert [line for line in lines if "days" in line] == ["at 100 env steps/s it is 5.8 days to the limit"]
+    assert lines.index("at 100 env steps/s it is 5.8 days to the limit") == 3  # after those at 20, 30 and 50 s
+    assert lines[-1].endswith("left 5 d 18 h")
+    assert not any("days" in line for line in said_by(8_000_000))  # 22 hours
+    assert not any("days" in line for line in said_by(None))
+
+
+def test_times_left_by_hand() -> None:
+    assert [days(seconds) for seconds in (59, 86_399, 86_400, 2 * 86_400 + 3 * 3600 + 3599)] == [
+        "0:00:59",
+        "23:59:59",
+        "1 d 0 h",
+        "2 d 3 h",
+    ]

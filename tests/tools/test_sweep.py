@@ -45,5 +45,5 @@ def test_a_series_runs_what_differs_once(capsys: pytest.CaptureFixture[str]) -> 
 
     assert variants_of("--game", "pong") == VARIANTS
     assert capsys.readouterr().out == ""
-    assert variants_of("--game", "pong-fast") == tuple(v for v in VARIANTS if v != "n-step")  # has 5 steps already
+    assert variants_of("--agent", "pong-fast") == tuple(v for v in VARIANTS if v != "n-step")  # has 5 steps already
     assert capsys.readouterr().out == "n-step is dqn with these options, and is left out\n"

@@ -1,0 +1,239 @@
+"""Agents: the numbers of the papers, written out here, through the command lines of the scripts."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from fastdqn.algorithms.exploration import epsilon_at
+from fastdqn.errors import UserError
+from fastdqn.options.agents import AGENTS
+from fastdqn.options.dqn import AgentName
+from tests.helpers.scripts import ROOT, parse
+
+FRAMES = 200_000_000
+"""How long the papers train."""
+
+
+def learnt(options: Any) -> dict[str, Any]:
+    """Return what an update is made of; a script without --steps makes one after each env step."""
+    dqn = options.dqn
+    every = options.pace.steps if hasattr(options, "pace") else 1
+    return {
+        "agent": dqn.agent,
+        "optimizer": (dqn.optimizer, dqn.learning_rate, dqn.adam_epsilon if dqn.optimizer == "adam" else None),
+        "loss": dqn.loss,
+        "batch": (dqn.batch_size * every, every),
+        "gamma": dqn.gamma,
+        "n": dqn.n_step,
+        "target": dqn.target_sync,
+        "replay": (dqn.replay_initial, dqn.replay_size),
+        "epsilon": (dqn.epsilon_start, dqn.epsilon_final),
+        "limits": (options.run.stop_score, options.run.max_env_steps),
+    }
+
+
+NATURE = {
+    "agent": "nature",
+    "optimizer": ("rmsprop", 0.00025, None),
+    "loss": "clipped",
+    "batch": (32, 4),
+    "gamma": 0.99,
+    "n": 1,
+    "target": 40_000,  # 10,000 updates
+    "replay": (50_000, 1_000_000),
+    "epsilon": (1.0, 0.1),
+    "limits": (None, FRAMES // 4),
+}
+RAINBOW = {
+    "agent": "rainbow",
+    "optimizer": ("adam", 0.0000625, 0.00015),
+    "loss": "squared",
+    "batch": (32, 4),
+    "gamma": 0.99,
+    "n": 3,
+    "target": 32_000 // 4,
+    "replay": (80_000 // 4, 1_000_000),
+    "epsilon": (0.0, 0.0),
+    "limits": (None, FRAMES // 4),
+}
+DOPAMINE = {**RAINBOW, "replay": (20_000, 1_000_000), "target": 8_000, "epsilon": (1.0, 0.01)}
+POST_PONG = {
+    "agent": "post2017",
+    "optimizer": ("adam", 1e-4, 1e-8),
+    "loss": "squared",
+    "batch": (32, 1),
+    "gamma": 0.99,
+    "n": 1,
+    "target": 1_000,
+    "replay": (10_000, 100_000),
+    "epsilon": (1.0, 0.02),
+    "limits": (18.0, 3_000_000),
+}
+POST_BREAKOUT = {
+    **POST_PONG,
+    "optimizer": ("adam", 2.5e-4, 1e-8),
+    "target": 10_000,
+    "replay": (50_000, 1_000_000),
+    "epsilon": (1.0, 0.1),
+    "limits": (500.0, 50_000_000),
+}
+POST_SMALL = {
+    **POST_BREAKOUT,
+    "optimizer": ("adam", 1e-4, 1e-8),
+    "batch": (64, 1),
+    "target": 1_000,
+    "replay": (20_000, 300_000),
+    "limits": (500.0, 10_000_000),
+}
+PONG_FAST = {
+    "agent": "pong-fast",
+    "optimizer": ("adam", 5e-4, 1e-8),
+    "loss": "squared",
+    "batch": (32, 16),
+    "gamma": 0.98,
+    "n": 5,
+    "target": 3_200,
+    "replay": (5_000, 300_000),
+    "epsilon": (1.0, 0.02),
+    "limits": (18.0, 3_000_000),
+}
+
+
+def four(one: dict[str, Any]) -> dict[str, Any]:
+    """Return what 02 to 11 make of these: updates every 4 env steps on 4 times as many transitions."""
+    return {**one, "batch": (4 * one["batch"][0], 4)}
+
+
+@pytest.mark.parametrize(
+    ("script", "words", "expected"),
+    [
+        ("10_rainbow", "--agent rainbow --game seaquest", RAINBOW),
+        ("10_rainbow", "--agent rainbow --game boxing", RAINBOW),
+        ("10_rainbow", "--agent rainbow", RAINBOW),  # Pong too is played to the end
+        ("10_rainbow", "--variant rainbow --game seaquest", RAINBOW),
+        ("11_pong_in_seconds", "--agent rainbow --game seaquest", RAINBOW),
+        ("10_rainbow", "--agent dopamine-dqn --game seaquest", {**DOPAMINE, "agent": "dopamine-dqn", "n": 1}),
+        ("09_cuda_graph", "--agent dopamine-dqn", {**DOPAMINE, "agent": "dopamine-dqn", "n": 1}),
+        ("10_rainbow", "--agent dopamine-rainbow --game pong", {**DOPAMINE, "agent": "dopamine-rainbow"}),
+        ("09_cuda_graph", "--agent nature --game breakout", NATURE),
+        ("06_vector_env", "--game boxing", NATURE),
+        ("09_cuda_graph", "--game boxing", NATURE),
+        ("09_cuda_graph", "--game breakout", NATURE),
+        ("09_cuda_graph", "--game invaders", NATURE),
+        ("10_rainbow", "--variant dueling --game seaquest", NATURE),
+        ("10_rainbow", "--variant n-step --game seaquest", {**NATURE, "n": 2}),
+        ("11_pong_in_seconds", "--game seaquest", NATURE),
+        ("09_cuda_graph", "--agent nature --game pong", NATURE),
+        ("02_play_steps", "--game seaquest", NATURE),
+        ("01_baseline", "--agent nature --game breakout", {**NATURE, "batch": (8, 1)}),
+        ("01_baseline", "", POST_PONG),
+        ("01_baseline", "--game breakout", POST_BREAKOUT),
+        ("01_baseline", "--game breakout-small", POST_SMALL),
+        ("01_baseline", "--game invaders", POST_BREAKOUT),
+        ("01_baseline", "--game SpaceInvaders", POST_BREAKOUT),
+        ("05_opencv_wrappers", "--game breakout", four(POST_BREAKOUT)),
+        ("09_cuda_graph", "", four(POST_PONG)),
+        ("09_cuda_graph", "--game breakout-small", four(POST_SMALL)),
+        ("09_cuda_graph", "--agent post2017 --game breakout", four(POST_BREAKOUT)),
+        ("10_rainbow", "--variant rainbow", {**four(POST_PONG), "n": 2, "epsilon": (0.0, 0.0)}),
+        ("09_cuda_graph", "--agent pong-fast", PONG_FAST),
+        ("09_cuda_graph", "--agent pong-fast --game boxing", {**PONG_FAST, "limits": (None, 3_000_000)}),
+    ],
+)
+def test_an_agent_is_its_paper(script: str, words: str, expected: dict[str, Any]) -> None:
+    assert learnt(parse(script, *words.split())) == expected
+
+
+def parts_of(words: str) -> Any:
+    return parse("10_rainbow", *words.split()).parts
+
+
+def test_rainbows_parts_are_its_papers() -> None:
+    """Hessel et al. 2017, table 1: beta reaches 1 at the end of the run."""
+    for words in ("--agent rainbow --game seaquest", "--variant rainbow --game seaquest"):
+        parts = parts_of(words)
+        assert (parts.dueling, parts.noisy, parts.prioritized, parts.distributional) == (True,) * 4
+        assert (parts.noise, parts.noisy_sigma) == ("factorised", 0.5)
+        assert (parts.priority_exponent, parts.importance_exponent, parts.importance_final) == (0.5, 0.4, 1.0)
+        assert parts.importance_decay == FRAMES // 4
+        assert (parts.atoms, parts.value_min, parts.value_max) == (51, -10.0, 10.0)
+        assert parse("10_rainbow", *words.split()).dqn.double
+    assert parts_of("--agent rainbow --max-env-steps 3000000").importance_decay == 3_000_000
+    assert parts_of("--agent rainbow --importance-decay 7").importance_decay == 7
+
+
+def test_dopamines_rainbow_has_three_parts_and_one_beta() -> None:
+    options = parse("10_rainbow", "--agent", "dopamine-rainbow", "--game", "seaquest")
+    parts = options.parts
+    on = (parts.dueling, parts.noisy, options.dqn.double, parts.prioritized, parts.distributional)
+    assert on == (False, False, False, True, True)
+    assert (parts.priority_exponent, parts.importance_exponent, parts.importance_final) == (0.5, 0.5, 0.5)
+    assert (parts.atoms, parts.value_min, parts.value_max) == (51, -10.0, 10.0)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("--agent nature", {0: 1.0, 500_000: 0.55, 1_000_000: 0.1, 9_000_000: 0.1}),
+        ("--agent dopamine-dqn", {20_000: 1.0, 145_000: 0.505, 270_000: 0.01, 9_000_000: 0.01}),
+        ("--agent rainbow --no-noisy", {0: 1.0, 31_250: 0.505, 62_500: 0.01, 9_000_000: 0.01}),
+        ("--agent rainbow", {0: 0.0, 9_000_000: 0.0}),
+        ("--agent post2017", {0: 1.0, 50_000: 0.5, 98_000: 0.02}),
+    ],
+)
+def test_epsilon_falls_as_in_the_papers(words: str, expected: dict[int, float]) -> None:
+    dqn = parse("10_rainbow", *words.split()).dqn
+    assert {at: epsilon_at(at, dqn) for at in expected} == pytest.approx(expected, abs=1e-5)
+
+
+def test_single_options_beat_the_agent() -> None:
+    words = ("--learning-rate", "1e-3", "--agent", "rainbow", "--n-step", "5", "--atoms", "21", "--game", "seaquest")
+    options = parse("10_rainbow", *words)
+    assert (options.dqn.agent, options.dqn.learning_rate, options.dqn.n_step) == ("rainbow", 1e-3, 5)
+    assert (options.parts.atoms, options.dqn.target_sync) == (21, 8_000)
+
+
+@pytest.mark.parametrize(
+    ("script", "agent", "has_it"),
+    [
+        ("09_cuda_graph", "rainbow", "10_rainbow.py"),
+        ("01_baseline", "dopamine-rainbow", "10_rainbow.py"),
+        ("03_parallel", "pong-fast", "09_cuda_graph.py"),
+    ],
+)
+def test_a_script_that_lacks_the_agents_parts_names_one_that_has_them(
+    monkeypatch: pytest.MonkeyPatch, script: str, agent: str, has_it: str
+) -> None:
+    def refused(path: Path) -> str:
+        monkeypatch.setattr(sys, "argv", [str(path)])
+        with pytest.raises(UserError) as caught:
+            parse(script, "--agent", agent)
+        return str(caught.value)
+
+    said = f"This script lacks what the agent {agent} is made of"
+    assert refused(ROOT / "experiments" / f"{script}.py") == f"{said}; {has_it} has it."
+    assert refused(ROOT / "tests" / "elsewhere.py") == f"{said}."
+
+
+def test_an_unknown_agent_is_one_sentence_with_the_names() -> None:
+    with pytest.raises(UserError) as caught:
+        parse("09_cuda_graph", "--agent", "moon")
+    assert all(name in str(caught.value) for name in ("post2017", "nature", "rainbow", "pong-fast"))
+    assert set(get_args(AgentName)) == set(AGENTS)
+
+
+def test_a_stop_score_counts_games_with_some_chance_alone() -> None:
+    """Noisy layers are chance enough."""
+    with pytest.raises(UserError, match=r"--stop-score 18 .* --epsilon-final is 0\.01; raise it"):
+        parse("09_cuda_graph", "--agent", "dopamine-dqn", "--stop-score", "18")
+    with pytest.raises(UserError, match="--stop-score"):
+        parse("09_cuda_graph", "--stop-score", "18", "--epsilon-final", "0.019")
+    assert parse("09_cuda_graph", "--epsilon-final", "0.019").run.stop_score is None
+    assert parse("09_cuda_graph", "--epsilon-final", "0.03").run.stop_score == 18.0
+    assert parse("10_rainbow", "--agent", "rainbow", "--stop-score", "18").run.stop_score == 18.0
+    assert parse("10_rainbow", "--noisy").run.stop_score == 18.0
+    assert parse("09_cuda_graph", "--agent", "nature", "--stop-score", "18").run.stop_score == 18.0
