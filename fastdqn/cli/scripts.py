@@ -14,6 +14,7 @@ from fastdqn.cli.parser import parsed
 from fastdqn.envs import games
 from fastdqn.errors import RunError, UserError
 from fastdqn.options.fields import changes_learning
+from fastdqn.options.game import OWN_GAME
 from fastdqn.options.groups import check, defaults_of, flag_of, groups_of, options_from
 from fastdqn.options.parts import VARIANTS
 from fastdqn.options.presets import NO_EPSILON, changed, record_changes, variant_changes, with_preset
@@ -91,7 +92,10 @@ def _defaults(options_type: type[OptionsT], words: Sequence[str], game: str, dev
     """Return what the names on the command line imply: game, variant, parts, and the kind of machine."""
     defaults = changed(defaults_of(options_type), {"run": {"device": device}})
     named = _value_of("--game", words) or game
-    defaults = with_preset(defaults, named, named if games.is_custom(named) else games.rom_of(named))
+    own = games.is_custom(named)
+    defaults = with_preset(defaults, named, named if own else games.rom_of(named))
+    if own:
+        defaults = changed(defaults, {"game": OWN_GAME})
     had = groups_of(defaults)
     variant = _value_of("--variant", words)
     if had.series is not None and had.dqn is not None and variant in VARIANTS:  # the parser refuses other names
