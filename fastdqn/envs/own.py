@@ -59,11 +59,12 @@ class OwnEnv(gymnasium.Env[Any, Any]):
             raise UserError(f"{game.name} must return a gymnasium.Env, not {type(env).__name__}.")
         self.env = cast("gymnasium.Env[Any, Any]", env)
         self.metadata = self.env.metadata
-        actions, shown = (getattr(self.env, name, None) for name in ("action_space", "observation_space"))
+        actions: Any = getattr(self.env, "action_space", None)
+        shown: Any = getattr(self.env, "observation_space", None)
         _check_spaces(game.name, actions, shown)
-        self._first = int(cast("Discrete", actions).start)
-        self.action_space = Discrete(int(cast("Discrete", actions).n))
-        self.observation_space = cast("Box", shown)
+        self._first, self._count = int(actions.start), int(actions.n)
+        self.action_space = Discrete(self._count)
+        self.observation_space = shown
         self._limit = game.frame_limit
         self._frames = 0
         self.picture: Picture = np.zeros(self.observation_space.shape, np.uint8)
@@ -74,7 +75,7 @@ class OwnEnv(gymnasium.Env[Any, Any]):
 
     def get_action_meanings(self) -> list[str]:
         """Return a name for each action."""
-        return self.meanings or [f"action {self._first + i}" for i in range(int(self.action_space.n))]
+        return self.meanings or [f"action {self._first + i}" for i in range(self._count)]
 
     def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[Picture, Info]:
         """Raises RunError for whatever the environment raises, or if it shows something else than it says."""
@@ -116,7 +117,7 @@ class OwnEnv(gymnasium.Env[Any, Any]):
             names = [str(name) for name in self.env.get_wrapper_attr("get_action_meanings")()]
         except Exception as error:
             raise self._failure("get_action_meanings", error) from error
-        return names if len(names) == self.action_space.n else None
+        return names if len(names) == self._count else None
 
     def _check_asked(self, game: GameOptions) -> None:
         """Refuse what is off by default and cannot be had here."""
@@ -167,14 +168,18 @@ def _loaded(path: str) -> Any:
         UserError: there is none, or its module cannot be imported.
     """
     module, _, attribute = path.partition(":")
+    if module.endswith(".py"):
+        raise UserError(
+            f"The environment {path!r} names a file; name its module as in an import, {Path(module).stem}:{attribute}, "
+            "from its folder."
+        )
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.append(here)
     try:
         factory: Any = getattr(importlib.import_module(module), attribute)
     except Exception as error:  # a module of the user's own may raise anything
-        hint = f"; say {Path(module).stem}:{attribute}, as in an import" if module.endswith(".py") else ""
-        raise UserError(f"The environment {path!r} cannot be loaded: {_said(error)}{hint}.") from error
+        raise UserError(f"The environment {path!r} cannot be loaded: {_said(error)}.") from error
     if not callable(factory):
         raise UserError(f"The environment {path!r} cannot be loaded: {attribute} is not a function or class.")
     return factory

@@ -14,7 +14,14 @@ from fastdqn import process
 from fastdqn.errors import RunError
 from fastdqn.execution import processes
 from fastdqn.execution.processes import ChildProcess
-from tests.helpers.children import count, count_and_fail, count_and_hang, count_and_leave, count_and_say_why, count_until_asked
+from tests.helpers.children import (
+    count,
+    count_and_fail,
+    count_and_hang,
+    count_and_leave,
+    count_and_say_why,
+    count_until_asked,
+)
 
 
 def child_of(
