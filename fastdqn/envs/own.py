@@ -67,7 +67,7 @@ class OwnEnv(gymnasium.Env[Any, Any]):
         self.observation_space = shown
         self._limit = game.frame_limit
         self._frames = 0
-        self.picture: Picture = np.zeros(self.observation_space.shape, np.uint8)
+        self.picture: Picture = np.zeros(shown.shape, np.uint8)
         """The newest one."""
         self.meanings = self._meanings()
         """Names of the actions (A), where the environment has them."""

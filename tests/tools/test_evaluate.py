@@ -121,16 +121,8 @@ def test_one_game_at_once_and_many_agree(runs: TrainedRuns, name: str) -> None:
 @pytest.mark.parametrize("script", ["01_baseline", "09_cuda_graph"])
 def test_whole_games_and_raw_scores_are_counted(tmp_path: Path, script: str) -> None:
     """Counter's games have three lives and 37 frames, and rewards far above 1, however the run was trained."""
-    words = (
-        "--game",
-        "tests.helpers.toys:Counter",
-        "--frame-skip",
-        "4",
-        "--episodic-life",
-        "--replay-size",
-        "1000",
-        *BRIEF,
-    )
+    words = ("--game", "tests.helpers.toys:Counter", "--frame-skip", "4", "--episodic-life")
+    words += ("--replay-size", "1000", *BRIEF)
     agent = load_agent(train(script, tmp_path, *words), CPU)
     games = evaluate(agent, "training", 2, 0, 6).games
     assert len(games) == 6
