@@ -29,7 +29,7 @@ from fastdqn.execution.devices import prepare_device, prepare_memory
 from fastdqn.execution.graphs import Graphed, graphs_on
 from fastdqn.execution.side_by_side import SeveralGradients
 from fastdqn.options.dqn import AgentName, AgentOptions, DQNOptions, NetworkName, PaceOptions, UpdateOptions
-from fastdqn.options.game import GameOptions, VectorOptions
+from fastdqn.options.game import OWN_GAME, GameOptions, VectorOptions
 from fastdqn.options.groups import check, defaults_of
 from fastdqn.options.parts import PartOptions, Variant
 from fastdqn.options.presets import changed, with_names
@@ -96,9 +96,9 @@ def options_of(ceiling: Ceiling) -> Options:
     Raises:
         UserError: there is no such game, or they contradict each other.
     """
-    name = ceiling.game
-    rom = name if is_custom(name) else rom_of(name)
-    options = with_names(defaults_of(Options), name, rom, ceiling.agent, ceiling.variant)
+    name, own = ceiling.game, is_custom(ceiling.game)
+    options = with_names(defaults_of(Options), name, name if own else rom_of(name), ceiling.agent, ceiling.variant)
+    options = changed(options, {"game": OWN_GAME if own else {}})
     options = changed(
         options,
         {

@@ -7,7 +7,8 @@
 A refactoring must keep them. They depend on the processor and on PyTorch's build, so both trees are run here and now,
 and none is stored. A fingerprint is taken of the final weights, of every game, and of the counters. The player of 03 to
 05 chooses at random (epsilon 1): how far it is ahead of the trainer then changes nothing. The options of a frozen agent
-had other names before 0.2.0, and one more, which is turned off; agents were games.
+had other names before 0.2.0, and one more, which is turned off; agents were games. Before environments of one's own had
+defaults of their own, Catch was presented as Atari's games are; 01 and 02 then showed a part of its picture.
 """
 
 import startup  # noqa: F401 - first: Ctrl-C during the imports below
@@ -125,6 +126,7 @@ CASES = (
     ),
     Case("pong, small", "11_pong_in_seconds", (*SHORT, *PONG_FAST, "--small", "--device", "cpu", *FAST)),
 )
+AS_ATARI = ("--frame-skip", "4", "--noop-max", "30", "--episodic-life", "--clip-rewards", "--fire-reset")
 OLDER = {"--freeze-share": "--hold-share", "--freeze-slack": "--hold-slack"}
 GRAPHS = """
 import os, runpy, sys
@@ -155,7 +157,10 @@ def fingerprint(case: Case, tree: Path) -> str:
         code = GRAPHS.format(helper=places[0], choice=places[1])
         head = [sys.executable, "-c", f"import sys\nsys.argv.pop(0)\nimport fastdqn\n{code}", script]
     with tempfile.TemporaryDirectory() as folder:
-        words = [toys if word == "CATCH" else OLDER.get(word, word) if older else word for word in case.words]
+        words = list(case.words)
+        if "CATCH" in words and (tree / "fastdqn" / "envs" / "own.py").is_file():
+            words += AS_ATARI
+        words = [toys if word == "CATCH" else OLDER.get(word, word) if older else word for word in words]
         if not (tree / "fastdqn" / "options" / "agents.py").exists():
             words = _without_agents(words)
         if older and case.script.startswith("11"):

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
+import shlex
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from gymnasium.utils.env_checker import check_env
 
 from fastdqn.algorithms.dqn import DQNLearner
 from tests.helpers.learners import network, random_batch
-from tests.helpers.scripts import ROOT
+from tests.helpers.scripts import ROOT, fastdqn, only_run, summary
+
+
+def blocks(document: str, language: str) -> list[str]:
+    """Return the blocks of code in a document."""
+    text = (ROOT / "docs" / document).read_text(encoding="utf-8")
+    return [block.split("```")[0] for block in text.split(f"```{language}\n")[1:]]
 
 
 def test_the_worked_example_learns() -> None:
     """docs/new-idea.md: its code, by the paper's formulas."""
-    text = (ROOT / "docs" / "new-idea.md").read_text(encoding="utf-8")
-    code = text.split("```python\n")[1].split("```")[0]
     names: dict[str, Any] = {}
-    exec(code, names)
+    exec(blocks("new-idea.md", "python")[0], names)
     batch = random_batch(8)
     learner = DQNLearner(network(), network, objective=names["SquashedObjective"]())
     with torch.no_grad():
@@ -31,3 +41,61 @@ def test_the_worked_example_learns() -> None:
     assert any(g > 0 for g in returns)
     assert any(g < 0 for g in returns)
     assert learner.update(batch).scalars["loss"].item() == pytest.approx(by_hand, rel=1e-5)
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the catch.py of docs/own-environment.md."""
+    folder = tmp_path_factory.mktemp("own")
+    (folder / "catch.py").write_text(blocks("own-environment.md", "python")[0])
+    return folder
+
+
+def test_the_environment_of_the_example_is_gymnasiums_and_can_be_won(own: Path) -> None:
+    spec = importlib.util.spec_from_file_location("catch", own / "catch.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    env = module.Catch()
+    check_env(env, skip_render_check=True)
+    for seed in range(30):
+        env.reset(seed=seed)
+        reward, over = 0.0, False
+        while not over:
+            _, reward, over, _, _ = env.step(1 + (env.ball > env.paddle) - (env.ball < env.paddle))
+        assert reward == 1.0
+
+
+@pytest.mark.parametrize("script", ["01_baseline", "05_opencv_wrappers", "09_cuda_graph"])
+def test_the_environment_of_the_example_is_trained_looked_at_and_resumed(own: Path, script: str) -> None:
+    """docs/own-environment.md: its command line for a few steps, in the folder of catch.py."""
+    training, looking = (
+        shlex.split(block.replace("\\\n", ""), comments=True) for block in blocks("own-environment.md", "sh")
+    )
+    assert training[:2] == ["python", "experiments/09_cuda_graph.py"]
+    few = ("--replay-initial", "60", "--max-env-steps", "100", "--threads", "1", "--runs-dir", str(own / script))
+    path = str(ROOT / "experiments" / f"{script}.py")
+
+    def run(*words: str) -> str:
+        done = subprocess.run(
+            [sys.executable, path, *words], cwd=own, capture_output=True, text=True, timeout=240, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    said = run(*training[2:], *few)
+    assert "catch:Catch: " in said
+    assert "of the whole picture in gray, frame skip 1, no-ops none, stack 4" in said
+    folder = only_run(own / script)
+    result = summary(folder)
+    assert result["updates"] > 5
+    assert 5 <= result["episodes"] <= 10
+    if script != "09_cuda_graph":
+        return
+    assert looking[:3] == ["fastdqn", "evaluate", "latest"]
+    done = fastdqn("evaluate", str(folder), "--episodes", "3", cwd=own)
+    assert "3 games, 33 env steps: mean" in done.stdout, done.stderr
+    done = fastdqn("watch", str(folder), "--out", "catch.gif", "--values", cwd=own)
+    assert "a game of 11 env steps, score" in done.stdout, done.stderr
+    assert "the games continue where they were" in run("--resume", str(folder), "--max-env-steps", "130")

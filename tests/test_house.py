@@ -24,7 +24,7 @@ from fastdqn.tools.plot import draw_curves
 from fastdqn.tools.reading import read_run
 from tests.helpers.averaged import Averaged
 from tests.helpers.learners import learner_of, random_batch
-from tests.helpers.scripts import ROOT, TOY_CATCH, only_run, records, summary
+from tests.helpers.scripts import AS_ATARI, ROOT, TOY_CATCH, only_run, records, summary
 
 SCRIPT = ROOT / "tests" / "helpers" / "reinforce.py"
 
@@ -43,7 +43,7 @@ def reinforce(*words: str) -> str:
 
 
 def test_a_second_algorithm_trains_resumes_and_is_drawn(tmp_path: Path) -> None:
-    words = ("--game", TOY_CATCH, "--threads", "1", "--log-seconds", "0.3")
+    words = ("--game", TOY_CATCH, *AS_ATARI, "--threads", "1", "--log-seconds", "0.3")
     said = reinforce(*words, "--runs-dir", str(tmp_path / "whole"), "--max-env-steps", "7000")
     whole = only_run(tmp_path / "whole")
     assert "| entropy 1." in said  # its own progress line, and nothing of DQN's
@@ -95,7 +95,7 @@ def test_a_second_execution_learns_the_same() -> None:
 
 
 def test_a_second_execution_runs_dqn(tmp_path: Path) -> None:
-    words = ["--game", TOY_CATCH, "--runs-dir", str(tmp_path), "--num-envs", "4", "--replay-initial", "40"]
+    words = ["--game", TOY_CATCH, *AS_ATARI, "--runs-dir", str(tmp_path), "--num-envs", "4", "--replay-initial", "40"]
     words += ["--max-env-steps", "120", "--batch-size", "2", "--target-sync", "20"]
     options = parse(Options, "", words)
     dqn, steps = options.dqn, options.pace.steps

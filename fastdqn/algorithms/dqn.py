@@ -41,7 +41,7 @@ class Form:
 
 
 PLAIN = Form()
-PROGRESS = {"epsilon": ".3f", "loss": ".5f"}
+PROGRESS = {"epsilon": ".3f", "loss": ".3g"}
 """What the progress line of a run of DQN shows, and in which format."""
 
 

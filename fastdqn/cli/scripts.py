@@ -16,7 +16,7 @@ from fastdqn.errors import RunError, UserError
 from fastdqn.options.agents import AGENTS
 from fastdqn.options.dqn import AgentName
 from fastdqn.options.fields import changes_learning
-from fastdqn.options.game import PRESENTATIONS, ProtocolName
+from fastdqn.options.game import OWN_GAME, PRESENTATIONS, ProtocolName
 from fastdqn.options.groups import Groups, check, defaults_of, flag_of, groups_of, options_from
 from fastdqn.options.parts import VARIANTS
 from fastdqn.options.presets import NO_EPSILON, changed, record_changes, with_names
@@ -122,6 +122,8 @@ def _defaults(options_type: type[OptionsT], words: Sequence[str], game: str, dev
         cast(AgentName, agent) if agent in AGENTS else None,
         variant if had.series is not None and variant in VARIANTS else None,
     )
+    if custom:
+        defaults = changed(defaults, {"game": OWN_GAME})
     if protocol in PRESENTATIONS:
         if custom:
             raise UserError(f"The protocol {protocol} is for Atari's games; {named} has rules of its own.")

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
-from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, get_args
 
 import ale_py
 import cv2
 import gymnasium
 
 from fastdqn.envs import classic, games, opencv
-from fastdqn.errors import UserError
+from fastdqn.envs.own import OwnEnv, WholePicture
 from fastdqn.options.game import GameOptions
 
 Wrappers = Literal["classic", "opencv"]
@@ -23,37 +20,42 @@ PlayEnv = gymnasium.Env[Any, Any]
 def build_env(game: GameOptions, wrappers: Wrappers = "classic", side: int = 84) -> PlayEnv:
     """Return `game` behind the wrappers: observations (frame_stack, side, side) uint8, Discrete actions.
 
-    The classic wrappers know frames of 84x84 only.
+    The classic wrappers know frames of 84x84 only. An environment of one's own has wrappers of its own, whichever are
+    asked for, so that every script shows the same of it.
 
     OpenCV's own threads are turned off: on frames this small they only compete with the learner for cores.
 
     Raises:
-        UserError: there is no such game, or the wrappers do not fit it.
+        UserError: there is no such game, or it cannot be presented so.
+        RunError: an environment of one's own failed.
     """
     cv2.setNumThreads(0)
     env = bare_env(game)
+    if isinstance(env, OwnEnv):
+        return _wrapped(env, game, own_side=side)
     if wrappers == "opencv":
         return opencv.OpenCVAtari(env, game, side)
-    return _classic(env, game)
+    return _wrapped(env, game)
 
 
 def build_described(game: GameOptions, wrappers: Wrappers) -> tuple[PlayEnv, str]:
     """Return `game` behind the wrappers, and one line that says how it is presented.
 
     Raises:
-        UserError: there is no such game, or the wrappers do not fit it.
+        UserError: there is no such game, or it cannot be presented so.
+        RunError: an environment of one's own failed.
     """
     return build_env(game, wrappers), describe(game, wrappers)
 
 
 def bare_env(game: GameOptions) -> classic.FrameEnv:
-    """Return the emulator as a Gymnasium environment: RGB screens, one frame for each step.
+    """Return the emulator, or an environment of one's own, as a Gymnasium environment with one frame for each step.
 
-    For Atari it is what `gymnasium.make("PongNoFrameskip-v4")` wraps, with its sticky actions, action set and
-    frame limit.
+    For Atari it is what `gymnasium.make("PongNoFrameskip-v4")` wraps, with its RGB screens, sticky actions, action set
+    and frame limit.
     """
     if games.is_custom(game.name):
-        return _custom_env(game.name)
+        return OwnEnv(game)
     ale: Any = ale_py  # its compiled half has no types
     ale.ALEInterface.setLoggerMode(ale.LoggerMode.Error)  # before the first one prints its banner
     return ale.AtariEnv(
@@ -62,7 +64,7 @@ def bare_env(game: GameOptions) -> classic.FrameEnv:
         frameskip=1,
         repeat_action_probability=game.sticky_actions,
         full_action_space=game.full_action_set,
-        max_num_frames_per_episode=game.max_frames,
+        max_num_frames_per_episode=game.frame_limit,
     )
 
 
@@ -77,9 +79,11 @@ def describe(game: GameOptions, wrappers: str) -> str:
     """Return one line that says how the game is presented."""
     custom = games.is_custom(game.name)
     name = game.name if custom else games.gymnasium_id(games.rom_of(game.name))
+    if wrappers in get_args(Wrappers):
+        wrappers = "84x84 frames" if custom else f"{wrappers} wrappers"
     parts = [
         *([] if game.protocol is None else [f"protocol {game.protocol}"]),
-        f"{wrappers} wrappers" if wrappers in get_args(Wrappers) else wrappers,
+        f"{wrappers} of the whole picture in gray" if custom else wrappers,
         f"frame skip {game.frame_skip}",
         f"no-ops {'1-' + str(game.noop_max) if game.noop_max else 'none'}",
         f"stack {game.frame_stack}",
@@ -87,50 +91,29 @@ def describe(game: GameOptions, wrappers: str) -> str:
         f"rewards clipped to their sign: {_yes(game.clip_rewards)}",
         f"FIRE after a reset: {_yes(game.fire_reset)}",
     ]
-    if not custom:  # an environment of the user's own settles these itself
-        parts += [
-            f"sticky actions {game.sticky_actions:g}",
-            f"all 18 actions: {_yes(game.full_action_set)}",
-            f"at most {game.max_frames} frames a game",
-        ]
+    if not custom:
+        parts += [f"sticky actions {game.sticky_actions:g}", f"all 18 actions: {_yes(game.full_action_set)}"]
+    unlimited = "no frame limit but its own" if custom else "no frame limit"
+    parts.append(unlimited if game.max_frames is None else f"at most {game.max_frames} frames a game")
     return f"{name}: " + ", ".join(parts)
 
 
-def _classic(env: classic.FrameEnv, game: GameOptions) -> PlayEnv:
+def _wrapped(env: classic.FrameEnv, game: GameOptions, own_side: int | None = None) -> PlayEnv:
+    """Return `env` in the classic wrappers; `own_side` is that of the frames of an environment of one's own."""
     fire = game.fire_reset and classic.waits_for_fire(env)
     env = classic.ScoreKeeper(env)
     if game.episodic_life:
         env = classic.EpisodicLife(env)
     env = classic.NoopReset(env, game.noop_max)
-    env = classic.MaxAndSkip(env, game.frame_skip)
+    if own_side is None or game.frame_skip > 1:  # the maximum of two screens is for Atari, where sprites flicker
+        env = classic.MaxAndSkip(env, game.frame_skip)
     if fire:
         env = classic.FireReset(env)
-    env = classic.ProcessFrame84(env)
-    env = classic.ChannelFirst(env)
+    env = classic.ChannelFirst(classic.ProcessFrame84(env)) if own_side is None else WholePicture(env, own_side)
     env = classic.FrameStack(env, game.frame_stack)
     if game.clip_rewards:
         env = classic.SignReward(env)
     return env
-
-
-def _custom_env(path: str) -> classic.FrameEnv:
-    module_name, _, attribute = path.partition(":")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.append(here)
-    try:
-        factory: Any = getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise UserError(f"The environment {path!r} cannot be loaded: {error}.") from error
-    if not callable(factory):
-        raise UserError(f"The environment {path!r} cannot be loaded: {attribute} is not a function or class.")
-    env: Any = factory()
-    fits = isinstance(env, gymnasium.Env) and hasattr(cast(Any, env.unwrapped), "get_action_meanings")
-    if not fits:
-        raise UserError(
-            f"{path!r} must return a gymnasium.Env with RGB observations and get_action_meanings(), as Atari's have."
-        )
-    return cast(classic.FrameEnv, env)
 
 
 def _yes(flag: bool) -> str:

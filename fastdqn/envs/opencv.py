@@ -23,13 +23,12 @@ from gymnasium.spaces import Box, Discrete
 
 from fastdqn.envs.classic import FrameEnv, Info, waits_for_fire
 from fastdqn.envs.frames import FrameStore
-from fastdqn.errors import UserError
 from fastdqn.options.game import GameOptions
 from fastdqn.types import EpisodeEnd, Frame, LazyFrames
 
 
 class Emulator(Protocol):
-    """The part of ale_py.ALEInterface that is used; an environment of your own offers it as `env.ale`."""
+    """The part of ale_py.ALEInterface that is used."""
 
     def act(self, action: Any) -> float:
         """Play one frame, return its reward."""
@@ -55,20 +54,13 @@ class OpenCVAtari(gymnasium.Env[Any, Any]):
         env: the bare environment, one frame for each step, with the emulator as its attribute `ale`.
         game: how it is presented.
         side: of the square frames.
-
-    Raises:
-        UserError: if `env` has no emulator.
     """
 
     def __init__(self, env: FrameEnv, game: GameOptions, side: int = 84) -> None:
-        emulator: Emulator | None = getattr(env.unwrapped, "ale", None)
-        if emulator is None:
-            raise UserError(
-                "The OpenCV wrappers read the screen from an emulator at env.unwrapped.ale, which "
-                f"{type(env.unwrapped).__name__} does not have; the classic wrappers do not need it."
-            )
+        bare: Any = env.unwrapped
+        emulator: Emulator = bare.ale
         self.env = env
-        self.ale: Emulator = emulator
+        self.ale = emulator
         self.game = game
         self._side = side
         self._actions = list(emulator.getLegalActionSet() if game.full_action_set else emulator.getMinimalActionSet())
@@ -144,7 +136,7 @@ class OpenCVAtari(gymnasium.Env[Any, Any]):
     def _skip(self, action: int) -> float:
         """Play one action for frame_skip frames, reading the screens that `_frame` will need."""
         skip = self.game.frame_skip
-        near_limit = self._game_frames + skip >= self.game.max_frames  # may be truncated before its last frame
+        near_limit = self._game_frames + skip >= self.game.frame_limit  # may be truncated before its last frame
         total = 0.0
         self._has_older = True  # with skip 1 the older screen is the one of the env step before
         for i in range(skip):

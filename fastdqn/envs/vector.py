@@ -92,7 +92,7 @@ class AtariVector(NothingUnfinished):
             rom,
             num_envs,
             num_threads=min(threads, num_envs),
-            max_num_frames_per_episode=game.max_frames,
+            max_num_frames_per_episode=game.frame_limit,
             repeat_action_probability=game.sticky_actions,
             full_action_space=game.full_action_set,
             img_height=side,

@@ -1,8 +1,8 @@
 """A child process: spawned, watched, drained, joined, killed if it must be, with its traceback if it fails.
 
 The child gets a bounded queue, on which it puts messages, and a pipe, on which it is asked to stop. Whatever ends one
-side ends the other: an exception in the child is raised in the parent with its traceback, a killed or hung child is
-noticed, a child whose parent is gone leaves.
+side ends the other: an exception in the child is raised in the parent, a RunError as it is and any other with its
+traceback, a killed or hung child is noticed, a child whose parent is gone leaves.
 """
 
 from __future__ import annotations
@@ -142,13 +142,15 @@ class ChildProcess:
 
     def _failed(self) -> RunError:
         self._process.join(LEAVE_SECONDS)
-        trace = ""
+        said: RunError | str = ""
         with contextlib.suppress(EOFError, OSError):
             if self._control.poll():
-                trace = self._control.recv()
+                said = self._control.recv()
         code = self._process.exitcode
-        if trace:
-            return RunError(f"{trace.rstrip()}\n{self._called} failed; its traceback is above.")
+        if isinstance(said, RunError):
+            return said
+        if said:
+            return RunError(f"{said.rstrip()}\n{self._called} failed; its traceback is above.")
         how = f"was killed by {signal.Signals(-code).name}" if code is not None and code < 0 else f"left with {code}"
         return RunError(f"{self._called} {how}.")
 
@@ -162,9 +164,9 @@ def _run(work: Callable[..., None], args: tuple[Any, ...], messages: Any, contro
         work(*args, Outbox(messages, control))
         messages.close()
         messages.join_thread()
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
-            control.send(traceback.format_exc())
+            control.send(error if isinstance(error, RunError) else traceback.format_exc())
         messages.close()
         messages.join_thread()  # what was sent before is not lost
         os._exit(1)

@@ -52,8 +52,13 @@ class GameOptions:
     """Probability that the emulator repeats the previous action (Machado et al. 2018 use 0.25)."""
     full_action_set: bool = False
     """All 18 joystick actions instead of those that the game uses (Machado et al. 2018)."""
-    max_frames: int = 108_000
-    """A game is truncated after this many frames (108,000 = 30 minutes of play)."""
+    max_frames: int | None = 108_000
+    """A game is truncated after this many frames (108,000 = 30 minutes of play); None for no limit."""
+
+    @property
+    def frame_limit(self) -> int:
+        """`max_frames`, or a number that no game reaches."""
+        return self.max_frames or 2**31 - 1
 
     def check(self) -> None:
         """Raise UserError for a value out of range."""
@@ -62,6 +67,17 @@ class GameOptions:
         at_least(self.frame_stack, 1, "--frame-stack")
         between(self.sticky_actions, 0.0, 1.0, "--sticky-actions")
         at_least(self.max_frames, 1, "--max-frames")
+
+
+OWN_GAME: Mapping[str, Any] = {
+    "frame_skip": 1,
+    "noop_max": 0,
+    "episodic_life": False,
+    "clip_rewards": False,
+    "fire_reset": False,
+    "max_frames": None,
+}
+"""How an environment of one's own is presented by default: as it is."""
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from fastdqn.envs.scores import human_normalised
 from fastdqn.envs.vector import check_num_envs
 from fastdqn.errors import UserError
 from fastdqn.options.dqn import DQNOptions
-from fastdqn.options.game import PRESENTATIONS
+from fastdqn.options.game import PRESENTATIONS, GameOptions
 from fastdqn.options.groups import Groups, options_from
 from fastdqn.runs.folder import read_config
 from fastdqn.seeds import seeds_of
@@ -165,7 +165,8 @@ def evaluate(
     watch: Callable[[int, int], None] = lambda done, steps: None,  # noqa: ARG005
     threads: int = 1,
 ) -> Score:
-    """Play whole games with a trained network; returns when they are over, which the frame limit ensures.
+    """Play whole games with a trained network; returns when they are over, which a frame limit ensures: the run's, or
+    where it has none that of Atari.
 
     Args:
         agent: from `load_agent`.
@@ -190,7 +191,8 @@ def evaluate(
         episodes, env_steps = chosen.episodes, chosen.env_steps
     epsilon = epsilon if epsilon is not None else chosen.epsilon
     epsilon = agent.dqn.epsilon_final if epsilon is None else epsilon
-    whole = {**chosen.changes, "episodic_life": False, "clip_rewards": False}
+    limit = {"max_frames": agent.options.game.max_frames or GameOptions().max_frames}
+    whole = {**limit, **chosen.changes, "episodic_life": False, "clip_rewards": False}
     game = dataclasses.replace(agent.options.game, **whole)
     custom = games.is_custom(game.name)
     if custom and chosen.changes:

@@ -16,14 +16,17 @@ from numpy.typing import NDArray
 from fastdqn import process
 from fastdqn.envs.build import PlayEnv, build_env
 from fastdqn.envs.opencv import OpenCVAtari
+from fastdqn.envs.own import OwnEnv
 from fastdqn.errors import RunError, UserError
 from fastdqn.tools.evaluate import Agent, side_of
 from fastdqn.tools.seats import View
 from fastdqn.types import Frame
 
 FRAMES_PER_SECOND = 60  # of the emulator
+OWN_FRAMES_PER_SECOND = 30  # of an environment of one's own whose metadata has no render_fps
 ENDINGS = (".mp4", ".gif")
 ZOOM = 3
+OWN_SIDE = 480  # pixels that the longer side of a picture of one's own is zoomed to, or nearly
 PANEL = 220  # pixels beside the screen
 GIF_ENV_STEPS = 1_500  # a GIF is kept in memory until it is whole
 
@@ -60,8 +63,6 @@ def record(agent: Agent, out: Path, seed: int, epsilon: float, values: bool, max
         raise RunError(f"The video {out} cannot be written: {out.parent} is read-only.")
     game = dataclasses.replace(agent.options.game, clip_rewards=False)
     env = build_env(game, agent.wrappers or "opencv", side_of(agent.options))
-    if not hasattr(env.unwrapped, "ale"):
-        raise UserError(f"{game.name} has no emulator whose screen could be recorded.")
     if ending == ".gif":
         max_env_steps = min(max_env_steps, GIF_ENV_STEPS)
     stands = [Watched(0.0, 0, False)]
@@ -71,7 +72,10 @@ def record(agent: Agent, out: Path, seed: int, epsilon: float, values: bool, max
             stands[0] = stand
             yield picture
 
-    rate = max(1, FRAMES_PER_SECOND // game.frame_skip)
+    bare = env.unwrapped
+    own = isinstance(bare, OwnEnv)
+    speed = bare.metadata.get("render_fps") or OWN_FRAMES_PER_SECOND if own else FRAMES_PER_SECOND
+    rate = max(1, round(speed / game.frame_skip))
     unfinished = out.with_name(f".{out.stem}.unfinished{ending}")
     try:
         (_write_gif if ending == ".gif" else _write_mp4)(unfinished, pictures(), rate)
@@ -89,7 +93,6 @@ def _play(
     device = next(agent.learner.network.parameters()).device
     bare: Any = env.env if isinstance(env, OpenCVAtari) else env.unwrapped
     names: list[str] = bare.get_action_meanings()
-    screen = np.zeros(bare.observation_space.shape, np.uint8)
     view = View(agent.wrappers is None)
     shown = view.first(env.reset(seed=seed)[0])
     finished: Any = env.get_wrapper_attr("pop_finished")
@@ -103,8 +106,7 @@ def _play(
         action = int(rng.integers(agent.num_actions)) if rng.random() < epsilon else int(q.argmax())
         obs, reward, terminated, truncated, _ = env.step(action)
         score += float(reward)
-        bare.ale.getScreenRGB(screen)
-        picture = screen.repeat(ZOOM, axis=0).repeat(ZOOM, axis=1)
+        picture = _screen(bare)
         if values:
             picture = np.concatenate([picture, _panel(q, action, names, picture.shape[0], score)], axis=1)
         over = bool(finished())  # a lost life ends an episode, not the game
@@ -112,6 +114,20 @@ def _play(
         if over or process.stop_signal():
             return
         shown = view.first(env.reset()[0]) if terminated or truncated else view.next(obs)
+
+
+def _screen(bare: Any) -> Frame:
+    """Return what the game shows now, (H, W, 3) RGB, each pixel several times."""
+    if not isinstance(bare, OwnEnv):
+        return _zoomed(bare.ale.getScreenRGB(), ZOOM)
+    height, width = bare.picture.shape[:2]
+    screen = np.broadcast_to(bare.picture.reshape(height, width, -1), (height, width, 3))
+    screen = _zoomed(screen, max(1, OWN_SIDE // max(height, width)))
+    return np.pad(screen, ((0, max(OWN_SIDE - screen.shape[0], screen.shape[0] % 2)), (0, screen.shape[1] % 2), (0, 0)))
+
+
+def _zoomed(screen: Frame, zoom: int) -> Frame:
+    return screen.repeat(zoom, axis=0).repeat(zoom, axis=1)
 
 
 def _panel(q: NDArray[np.float32], chosen: int, names: list[str], height: int, score: float) -> Frame:

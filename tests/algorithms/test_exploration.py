@@ -44,7 +44,7 @@ def test_epsilon_greedy_frequencies_and_greedy_choice() -> None:
 
 def test_player_yields_consecutive_transitions_and_resets_after_ends() -> None:
     """With a Counter each transition tells where it comes from: no gap, no transition over an end."""
-    game = GameOptions(name="tests.helpers.toys:Counter", noop_max=0, clip_rewards=False)
+    game = GameOptions(name="tests.helpers.toys:Counter", noop_max=0, clip_rewards=False, fire_reset=False)
     player = Player(build_env(game, "classic"), policy_of(lambda obs: torch.zeros(1, 6)), NStep(1, 0.9), seed=0)
     episodes, previous = 0, None
     for _ in range(120):

@@ -153,6 +153,10 @@ def test_the_display_on_a_terminal_of_80_columns(tmp_path: Path) -> None:
         (("--player-device", "moon"), "invalid choice 'moon'"),
         (("--replay-size", "5"), "--replay-initial 10000 cannot be more than --replay-size 5"),
         (("--replay-size", "900000000"), "would fit"),
+        (("--game", "nowhere:make"), "error: The environment 'nowhere:make' cannot be loaded: ModuleNotFoundError"),
+        (("--game", "gymnasium.envs.classic_control:CartPoleEnv"), "shows Box of float32 (4,), but an agent here"),
+        (("--game", "gymnasium.envs.classic_control:PendulumEnv"), "action space Box of float32 (1,), but an agent"),
+        (("--game", "tests.helpers.own:Breaks"), "failed in its constructor: TypeError: "),
         (("--runs-dir", "/dev/null/runs"), "Cannot write to /dev/null/runs"),
     ],
 )

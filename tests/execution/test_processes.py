@@ -14,7 +14,14 @@ from fastdqn import process
 from fastdqn.errors import RunError
 from fastdqn.execution import processes
 from fastdqn.execution.processes import ChildProcess
-from tests.helpers.children import count, count_and_fail, count_and_hang, count_and_leave, count_until_asked
+from tests.helpers.children import (
+    count,
+    count_and_fail,
+    count_and_hang,
+    count_and_leave,
+    count_and_say_why,
+    count_until_asked,
+)
 
 
 def child_of(
@@ -57,6 +64,13 @@ def test_an_exception_is_raised_in_the_parent_with_its_traceback_after_what_was_
     assert "children.py" in said
     assert "ValueError: the toy work broke as it was told to" in said
     assert said.endswith("\nThe toy process failed; its traceback is above.")
+
+
+def test_a_reason_that_is_a_sentence_is_raised_in_the_parent_as_it_is() -> None:
+    with child_of(count_and_say_why, 3) as child:
+        assert [child.receive() for _ in range(4)] == list(range(4))
+        with pytest.raises(RunError, match=r"^The toy ran out of numbers\.$"):
+            child.receive()
 
 
 def test_a_killed_child_is_noticed() -> None:

@@ -48,7 +48,7 @@ def test_a_player_process_keeps_the_ratio_exactly(tmp_path: Path, script: str, s
 
 def test_the_ratio_holds_with_a_slow_player(tmp_path: Path) -> None:
     words = (
-        *(*SHORT, "--game", "tests.helpers.toys:SlowCounter"),
+        *(*SHORT, "--game", "tests.helpers.toys:SlowCounter", "--frame-skip", "4"),
         *("--replay-size", "5000", "--replay-initial", "40", "--max-env-steps", "120"),
     )
     result = summary(train("03_parallel", tmp_path, *words))

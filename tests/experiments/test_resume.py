@@ -21,8 +21,9 @@ from fastdqn.algorithms import freeze_trial
 from fastdqn.replay.transitions import _unpacked
 from fastdqn.runs.checkpoint import checkpoints_in, newest, read
 from tests.helpers.resuming import NARROW, PLAIN, RAINBOW, VECTOR, resume
-from tests.helpers.scripts import ROOT, TOY_CATCH, command, only_run, records, started, summary, train
+from tests.helpers.scripts import AS_ATARI, ROOT, TOY_CATCH, command, only_run, records, started, summary, train
 
+DOTS = "tests.helpers.own:Dots"  # an environment of one's own
 HALF, WHOLE = "130", "260"
 CLOCK = ("elapsed", "first_update", "records", "rss", "peak_rss", "lines")
 """What a state says of the clock and of the machine's memory."""
@@ -72,6 +73,8 @@ def same(left: Any, right: Any, path: str = "") -> None:
         ("07_device_replay", VECTOR),
         ("08_overlap", VECTOR),
         ("09_cuda_graph", (*VECTOR, "--center-frames", "--final-learning-rate", "1e-5")),
+        ("01_baseline", (*PLAIN, "--game", DOTS)),
+        ("07_device_replay", (*VECTOR, "--game", DOTS)),
         ("10_rainbow", RAINBOW),
         ("11_pong_in_seconds", (*VECTOR, *NARROW, "--freeze-share", "0.5")),
     ],
@@ -136,7 +139,8 @@ def test_with_a_player_process_counters_ratio_and_schedules_resume(tmp_path: Pat
 
 def test_solved_counts_games_from_before(tmp_path: Path) -> None:
     """The window of the stop test resumes, in the player process too: 60 games and 40 more are the 100."""
-    words = ("--game", TOY_CATCH, "--replay-initial", "1200", "--replay-size", "9000", "--stop-score", "None")
+    words = ("--game", TOY_CATCH, *AS_ATARI, "--replay-initial", "1200", "--replay-size", "9000")
+    words += ("--stop-score", "None")
     run = train("03_parallel", tmp_path, *words, "--max-env-steps", "1240", "--epsilon-decay", "0")
     before = summary(run)["episodes"]
     assert before > 100
@@ -192,7 +196,7 @@ def test_a_run_that_is_still_going_on_is_refused(tmp_path: Path) -> None:
 
 def test_a_killed_run_resumes_from_its_last_checkpoint(tmp_path: Path) -> None:
     """kill -9 in the middle; what had been logged after the checkpoint is logged once, also for TensorBoard."""
-    words = ("--game", TOY_CATCH, "--replay-initial", "100", "--batch-size", "4", "--max-env-steps", "None")
+    words = ("--game", TOY_CATCH, *AS_ATARI, "--replay-initial", "100", "--batch-size", "4", "--max-env-steps", "None")
     words += ("--replay-size", "3000", "--checkpoint-env-steps", "400", "--num-envs", "3", "--stop-score", "None")
     with started("07_device_replay", tmp_path, *words) as run:
         run.wait_until(lambda: len(checkpoints_in(only_run(tmp_path))) == 2)

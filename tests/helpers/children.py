@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 
+from fastdqn.errors import RunError
 from fastdqn.execution.processes import Outbox
 
 
@@ -26,6 +27,12 @@ def count_and_fail(last: int, outbox: Outbox) -> None:
     """Send the numbers up to `last`, and fail."""
     count(0, last, outbox)
     raise ValueError("the toy work broke as it was told to")
+
+
+def count_and_say_why(last: int, outbox: Outbox) -> None:
+    """Send the numbers up to `last`, and fail for a reason that is a sentence."""
+    count(0, last, outbox)
+    raise RunError("The toy ran out of numbers.")
 
 
 def count_and_leave(code: int, outbox: Outbox) -> None:

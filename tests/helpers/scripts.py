@@ -27,8 +27,10 @@ PARALLEL = ("03_parallel", "04_cuda_async", "05_opencv_wrappers")
 VECTOR = ("06_vector_env", "07_device_replay", "08_overlap", "09_cuda_graph")
 SHORT = ("--replay-initial", "100", "--batch-size", "4", "--target-sync", "50", "--max-env-steps", "200")
 TOY_CATCH = "tests.helpers.toys:Catch"
+AS_ATARI = ("--frame-skip", "4", "--noop-max", "30", "--episodic-life", "--clip-rewards", "--fire-reset")
+"""Atari's defaults, for a toy."""
 CATCH = (
-    *("--game", TOY_CATCH, "--agent", "post2017", "--batch-size", "8", "--learning-rate", "1e-3"),
+    *("--game", TOY_CATCH, *AS_ATARI, "--agent", "post2017", "--batch-size", "8", "--learning-rate", "1e-3"),
     *("--replay-initial", "200"),
     *("--replay-size", "5000", "--epsilon-decay", "800", "--target-sync", "100", "--max-env-steps", "1800"),
 )

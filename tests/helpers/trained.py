@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.helpers.scripts import TOY_CATCH, train
+from tests.helpers.scripts import AS_ATARI, TOY_CATCH, train
 
 BRIEF = ("--replay-initial", "100", "--batch-size", "2", "--target-sync", "50", "--max-env-steps", "140")
-_CATCH = (*BRIEF, "--game", TOY_CATCH, "--frame-size", "42", "--replay-size", "1000", "--seed")
+_CATCH = (*BRIEF, "--game", TOY_CATCH, *AS_ATARI, "--frame-size", "42", "--replay-size", "1000", "--seed")
 _RUNS = {
     "09": ("09_cuda_graph", (*BRIEF, "--num-envs", "4", "--max-frames", "240")),  # Pong
     "01": ("01_baseline", (*BRIEF, "--game", "breakout", "--max-frames", "240")),

@@ -11,9 +11,12 @@ import safetensors.torch
 import torch
 
 from fastdqn.errors import UserError
+from fastdqn.options.game import GameOptions
+from fastdqn.tools import evaluate as evaluation
 from fastdqn.tools.evaluate import Agent, Score, _play, evaluate, load_agent
 from fastdqn.types import EpisodeEnd
-from tests.helpers.scripts import only_run, train
+from tests.helpers.own import Dots
+from tests.helpers.scripts import only_run, summary, train
 from tests.helpers.trained import BRIEF, TrainedRuns
 
 CPU = torch.device("cpu")
@@ -118,11 +121,24 @@ def test_one_game_at_once_and_many_agree(runs: TrainedRuns, name: str) -> None:
 @pytest.mark.parametrize("script", ["01_baseline", "09_cuda_graph"])
 def test_whole_games_and_raw_scores_are_counted(tmp_path: Path, script: str) -> None:
     """Counter's games have three lives and 37 frames, and rewards far above 1, however the run was trained."""
-    words = ("--game", "tests.helpers.toys:Counter", "--replay-size", "1000", *BRIEF)
+    words = ("--game", "tests.helpers.toys:Counter", "--frame-skip", "4", "--episodic-life")
+    words += ("--replay-size", "1000", *BRIEF)
     agent = load_agent(train(script, tmp_path, *words), CPU)
     games = evaluate(agent, "training", 2, 0, 6).games
     assert len(games) == 6
     assert all(game.frames == 37 and game.score > 37 * 10 for game in games)
+
+
+def test_an_environment_without_a_limit_is_evaluated_with_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the run had none; Dots that never end are cut after Atari's limit, which is shorter here."""
+    monkeypatch.setattr(Dots, "length", 10**9)
+    run = train("01_baseline", tmp_path, "--game", "tests.helpers.own:Dots", "--replay-size", "1000", *BRIEF)
+    assert summary(run)["episodes"] == 0
+    agent = load_agent(run, CPU)
+    assert agent.options.game.max_frames is None
+    monkeypatch.setattr(evaluation, "GameOptions", lambda: GameOptions(max_frames=30))
+    games = evaluate(agent, "training", 2, 0, 2).games
+    assert games == [EpisodeEnd(7.5, 30, True)] * 2
 
 
 def test_an_agent_that_acts_with_its_target_is_loaded_whole(tmp_path: Path) -> None:

@@ -9,6 +9,9 @@ import cv2
 import numpy as np
 import pytest
 
+from fastdqn.envs.own import OwnEnv
+from fastdqn.tools.watch import _screen
+from tests.helpers.own import Dots, game_of
 from tests.helpers.scripts import fastdqn
 from tests.helpers.trained import TrainedRuns
 
@@ -29,3 +32,17 @@ def test_watch_records_a_game(runs: TrainedRuns, tmp_path: Path, name: str) -> N
     assert len(frames) >= 38
     assert frames[0].shape == ((630, 480, 3) if name.endswith("mp4") else (315, 350, 3))
     assert max(float(np.abs(f.astype(int) - frames[0]).max()) for f in frames) > 50  # something moves
+
+
+@pytest.mark.parametrize("shape", [(50, 70, 3), (9, 25), (501, 333, 1)])
+def test_a_picture_of_ones_own_is_shown_as_it_is_but_larger(shape: tuple[int, ...]) -> None:
+    """Both sides even, as some players of videos want it, and high enough for the values beside it."""
+    env: Any = OwnEnv(game_of(lambda: Dots(shape)))
+    picture = env.reset(seed=0)[0]
+    screen = _screen(env)
+    height, width = shape[:2]
+    zoom = max(1, 480 // max(height, width))
+    assert screen.shape == (max(480, height + height % 2), zoom * width + zoom * width % 2, 3)
+    shown = screen[: zoom * height : zoom, : zoom * width : zoom]
+    np.testing.assert_array_equal(shown, np.broadcast_to(picture.reshape(height, width, -1), (height, width, 3)))
+    assert not screen[zoom * height :].any()

@@ -1,0 +1,215 @@
+"""Environments of one's own: loaded by name, checked, and presented as what the wrappers expect.
+
+They are played through `reset` and `step` alone, so that whatever the user has wrapped them in counts. What is wrong
+with them is one sentence: UserError for what they are, RunError for what their own code raises.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import sysconfig
+import traceback
+from pathlib import Path
+from typing import Any, cast
+
+import cv2
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+from numpy.typing import NDArray
+
+from fastdqn.envs.classic import waits_for_fire
+from fastdqn.envs.frames import FrameStore
+from fastdqn.errors import RunError, UserError
+from fastdqn.options.game import GameOptions
+from fastdqn.types import Frame
+
+SMALLEST = 8
+"""Pixels that a picture must have each way."""
+_LIBRARIES = (
+    *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")),
+    str(Path(__file__).resolve().parents[1]),
+    "<",  # what has no file
+)
+
+Picture = NDArray[np.uint8]  # (H, W), (H, W, 1) or (H, W, 3)
+Info = dict[str, Any]
+
+
+class OwnEnv(gymnasium.Env[Any, Any]):
+    """An environment of the user's: its actions from 0 to A - 1, its pictures, one frame for each step.
+
+    Args:
+        game: what it is called, and how many frames a game may have.
+
+    Raises:
+        UserError: it cannot be loaded, cannot be learnt from here, or lacks what `game` asks for.
+        RunError: it cannot be made.
+    """
+
+    def __init__(self, game: GameOptions) -> None:
+        self.name = game.name
+        factory = _loaded(game.name)
+        try:
+            env = factory()
+        except Exception as error:
+            raise self._failure("its constructor", error) from error
+        if not isinstance(env, gymnasium.Env):
+            raise UserError(f"{game.name} must return a gymnasium.Env, not {type(env).__name__}.")
+        self.env = cast("gymnasium.Env[Any, Any]", env)
+        self.metadata = self.env.metadata
+        actions: Any = getattr(self.env, "action_space", None)
+        shown: Any = getattr(self.env, "observation_space", None)
+        _check_spaces(game.name, actions, shown)
+        self._first, self._count = int(actions.start), int(actions.n)
+        self.action_space = Discrete(self._count)
+        self.observation_space = shown
+        self._limit = game.frame_limit
+        self._frames = 0
+        self.picture: Picture = np.zeros(shown.shape, np.uint8)
+        """The newest one."""
+        self.meanings = self._meanings()
+        """Names of the actions (A), where the environment has them."""
+        self._check_asked(game)
+
+    def get_action_meanings(self) -> list[str]:
+        """Return a name for each action."""
+        return self.meanings or [f"action {self._first + i}" for i in range(self._count)]
+
+    def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[Picture, Info]:
+        """Raises RunError for whatever the environment raises, or if it shows something else than it says."""
+        super().reset(seed=seed)  # the number of no-ops is drawn from this one's np_random
+        self._frames = 0
+        try:
+            shown, info = self.env.reset(seed=seed, options=options)
+            return self._seen(shown), info
+        except Exception as error:
+            raise self._failure("reset", error) from error
+
+    def step(self, action: Any) -> tuple[Picture, float, bool, bool, Info]:
+        """Raises RunError for whatever the environment raises, or if it shows something else than it says."""
+        self._frames += 1
+        try:
+            shown, reward, terminated, truncated, info = self.env.step(self._first + int(action))
+            truncated = bool(truncated) or self._frames >= self._limit
+            return self._seen(shown), float(reward), bool(terminated), truncated, info
+        except Exception as error:
+            raise self._failure("step", error) from error
+
+    def close(self) -> None:
+        self.env.close()
+
+    def _seen(self, shown: Any) -> Picture:
+        """Return a copy of what it shows: an environment may draw into the same array again."""
+        picture = np.array(shown, order="C")
+        if picture.dtype != np.uint8 or picture.shape != self.observation_space.shape:
+            said = f"uint8 {self.observation_space.shape}"
+            raise ValueError(f"it shows {picture.dtype} {picture.shape}, but its observation_space says {said}")
+        self.picture = picture
+        return picture
+
+    def _meanings(self) -> list[str] | None:
+        """Return the names of the actions, if there is one for each."""
+        if not self.env.has_wrapper_attr("get_action_meanings"):
+            return None
+        try:
+            names = [str(name) for name in self.env.get_wrapper_attr("get_action_meanings")()]
+        except Exception as error:
+            raise self._failure("get_action_meanings", error) from error
+        return names if len(names) == self._count else None
+
+    def _check_asked(self, game: GameOptions) -> None:
+        """Refuse what is off by default and cannot be had here."""
+        if game.sticky_actions > 0 or game.full_action_set:
+            flag = "--sticky-actions" if game.sticky_actions > 0 else "--full-action-set"
+            raise UserError(f"{flag} is a setting of Atari's emulator, which {self.name} does not have.")
+        if game.noop_max > 0 and self.meanings and self.meanings[0] != "NOOP":
+            raise UserError(
+                f"--noop-max plays action 0 as the one that does nothing, which {self.name} calls {self.meanings[0]!r}."
+            )
+        if game.fire_reset and not waits_for_fire(self):
+            raise UserError(
+                f"--fire-reset presses action 1, which get_action_meanings() must call FIRE, and then action 2; "
+                f"{self.name} does not have them."
+            )
+        if game.episodic_life and "lives" not in self.reset()[1]:
+            raise UserError(
+                f'--episodic-life reads the number of lives from info["lives"], which {self.name} does not have.'
+            )
+
+    def _failure(self, during: str, error: Exception) -> RunError:
+        return RunError(f"The environment {self.name} failed in {during}: {_said(error)}.")
+
+
+class WholePicture(gymnasium.ObservationWrapper[Any, Any, Any]):
+    """Turns a picture into gray, if it is RGB, and squeezes the whole of it into a square frame, by area.
+
+    Takes uint8 (H, W), (H, W, 1) or (H, W, 3), returns uint8 (1, side, side).
+    """
+
+    def __init__(self, env: gymnasium.Env[Any, Any], side: int = 84) -> None:
+        super().__init__(env)
+        self.observation_space = Box(0, 255, (1, side, side), np.uint8)
+        self._size = (side, side)
+        self._store = FrameStore((1, side, side))
+
+    def observation(self, observation: Picture) -> Frame:
+        gray = cv2.cvtColor(observation, cv2.COLOR_RGB2GRAY) if observation.shape[2:] == (3,) else observation
+        frame = self._store.new()
+        cv2.resize(gray, self._size, dst=frame[0], interpolation=cv2.INTER_AREA)
+        return frame
+
+
+def _loaded(path: str) -> Any:
+    """Return the function or class that `path`, module:function, names; modules of the current folder are found.
+
+    Raises:
+        UserError: there is none, or its module cannot be imported.
+    """
+    module, _, attribute = path.partition(":")
+    if module.endswith(".py"):
+        raise UserError(
+            f"The environment {path!r} names a file; name its module as in an import, {Path(module).stem}:{attribute}, "
+            "from its folder."
+        )
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.append(here)
+    try:
+        factory: Any = getattr(importlib.import_module(module), attribute)
+    except Exception as error:  # a module of the user's own may raise anything
+        raise UserError(f"The environment {path!r} cannot be loaded: {_said(error)}.") from error
+    if not callable(factory):
+        raise UserError(f"The environment {path!r} cannot be loaded: {attribute} is not a function or class.")
+    return factory
+
+
+def _check_spaces(name: str, actions: Any, shown: Any) -> None:
+    if not isinstance(actions, Discrete):
+        raise UserError(
+            f"{name} has the action space {_kind(actions)}, but an agent here chooses one action of several "
+            "(gymnasium.spaces.Discrete)."
+        )
+    shape: tuple[int, ...] = (shown.shape or ()) if isinstance(shown, Box) else ()
+    fits = len(shape) in (2, 3) and shape[2:] in ((), (1,), (3,)) and min(shape[:2]) >= SMALLEST
+    if not fits or shown.dtype != np.uint8:
+        raise UserError(
+            f"{name} shows {_kind(shown)}, but an agent here learns from pictures: a Box of uint8, (H, W, 3) for RGB, "
+            f"(H, W) or (H, W, 1) for gray, at least {SMALLEST}x{SMALLEST}."
+        )
+
+
+def _kind(space: Any) -> str:
+    """Return what kind of space it is, in a few words."""
+    if isinstance(space, Box):
+        return f"Box of {space.dtype} {space.shape}"
+    return "None" if space is None else type(space).__name__
+
+
+def _said(error: Exception) -> str:
+    """Return what an error says, on one line, and where in the user's own code it arose."""
+    said = " ".join(str(error).split()).rstrip(".")
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(_LIBRARIES)]
+    place = f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
+    return f"{type(error).__name__}{': ' if said else ''}{said}{place}"
