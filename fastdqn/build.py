@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from fastdqn.algorithms.descent import fused_adam_on
 from fastdqn.algorithms.diagnostics import Diagnostics
 from fastdqn.algorithms.dqn import PLAIN, DQNLearner, Form, Settings
 from fastdqn.algorithms.exploration import EpsilonGreedy, Player, VectorEpsilonGreedy, actions_for, epsilon_at
@@ -22,7 +23,7 @@ from fastdqn.envs.build import PlayEnv, Wrappers, build_described, build_env, sp
 from fastdqn.envs.many import build_games, num_envs_of
 from fastdqn.envs.vector import VectorEnv, check_num_envs
 from fastdqn.errors import UserError
-from fastdqn.execution.devices import has_bf16, prepare_device
+from fastdqn.execution.devices import describe_device, has_bf16, prepare_device
 from fastdqn.execution.graphs import graphs_on
 from fastdqn.execution.player import PlayerPlan, PlayerWeights
 from fastdqn.execution.wire import window_for
@@ -54,7 +55,8 @@ def one_game(run: RunOptions, game: GameOptions, dqn: DQNOptions, wrappers: Wrap
     learner = build_learner(seeds, dqn, *spaces_of(env), device)
     replay = build_list_replay(seeds, dqn)
     player = build_player(env, run.seed, dqn, learner.network)
-    return OneGame(device, learner, replay, player, (note, describe_replay(dqn.replay_size)))
+    notes = (*describe_device(device), note, describe_replay(dqn.replay_size))
+    return OneGame(device, learner, replay, player, notes)
 
 
 def player_elsewhere(
@@ -77,7 +79,7 @@ def player_elsewhere(
         2 * pace.steps,
         player.player_timeout,
     )
-    notes = (note, describe_replay(dqn.replay_size))
+    notes = (*describe_device(device), note, describe_replay(dqn.replay_size))
     return PlayerElsewhere(device, learner, build_list_replay(seeds, dqn), weights, plan, shape, notes)
 
 
@@ -96,7 +98,7 @@ def many_games(
     replay = build_list_replay(seeds, dqn)
     stacks = GameStacks(envs.num_envs, envs.obs_shape[1:], game.frame_stack, dqn.n_step, dqn.gamma)
     policy = build_policy(lambda: actions_for(learner.act, torch.from_numpy(stacks.obs()).to(device)), envs, seeds)
-    notes = (note, describe_replay(dqn.replay_size))
+    notes = (*describe_device(device), note, describe_replay(dqn.replay_size))
     return ManyGames(device, envs, learner, replay, stacks, policy, notes)
 
 
@@ -123,7 +125,7 @@ def games_on_device(
     replay = build_device_replay(seeds, dqn, envs, device, parts, channels_last=update is not None)
     policy = build_policy(lambda: actions_for(learner.act, replay.stacks()), envs, seeds)
     reported = agent or AgentOptions()
-    notes = [note, describe_frame_replay(dqn.replay_size, device, vector.frame_size**2)]
+    notes = [*describe_device(device), note, describe_frame_replay(dqn.replay_size, device, vector.frame_size**2)]
     if agent is not None and parts is not None:
         notes.append(describe_agent(dqn, agent, parts))
     if update is not None:
@@ -259,7 +261,18 @@ def check_games(count: int, run: RunOptions, dqn: DQNOptions, pace: PaceOptions)
 
 
 def fastest_form(update: UpdateOptions, device: torch.device) -> Form:
-    """Return the form in which an update is fastest on `device`, in the precision that is asked for."""
+    """Return the form in which an update is fastest on `device`, in the precision that is asked for.
+
+    On mps channels are not last: PyTorch has silently computed wrong values there of weights that are laid out otherwise
+    than it expects (its issues 118115 and 192212).
+
+    Raises:
+        UserError: bf16 is asked for on mps.
+    """
+    if device.type == "mps":
+        if update.precision == "bf16":
+            raise UserError("--precision bf16 is not for --device mps, which computes in float32; leave it out.")
+        return Form(fused=fused_adam_on(device))
     bf16 = update.precision == "bf16" or (update.precision == "auto" and has_bf16(device))
     return Form(channels_last=True, fused=True, bf16=bf16, capturable=graphs_on(device))
 

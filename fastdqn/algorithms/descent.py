@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch.utils import _foreach_utils
 
 from fastdqn.seam import Group
 
@@ -44,6 +45,11 @@ def build_adam(
     _keep_compiler_out()
     lr = torch.tensor(learning_rate, device=parameters[0].device) if capturable else learning_rate
     return _adam()(parameters, lr=lr, eps=epsilon, fused=fused or None, capturable=capturable)
+
+
+def fused_adam_on(device: torch.device) -> bool:
+    """Tell whether this PyTorch has Adam in one kernel on `device`; on mps it has had one since 2.5."""
+    return device.type in cast(Any, _foreach_utils)._get_fused_kernels_supported_devices()
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float) -> None:

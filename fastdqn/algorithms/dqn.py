@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -14,6 +15,7 @@ from fastdqn.algorithms.descent import Local, build_adam, load_optimizer, set_le
 from fastdqn.algorithms.losses import weighted_mean
 from fastdqn.algorithms.objectives import Objective, ValueObjective
 from fastdqn.foreach import copy_all, lerp_all
+from fastdqn.networks.arithmetic import in_bf16
 from fastdqn.networks.noisy import draw_noise, noisy_layers
 from fastdqn.networks.torso import share_weights, torsos, use_channels_last
 from fastdqn.seam import Descent, Group
@@ -227,8 +229,8 @@ class DQNLearner(NothingUnfinished):
         load_optimizer(self.group.optimizer, state["optimizer"])
         set_generator(self.noise, state["noise"])
 
-    def _arithmetic(self) -> torch.autocast:
-        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.form.bf16)
+    def _arithmetic(self) -> AbstractContextManager[object]:
+        return in_bf16(self.device, self.form.bf16)
 
     def _outputs(self, network: nn.Module, obs: Tensor) -> Tensor:
         with self._arithmetic():

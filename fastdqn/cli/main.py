@@ -51,7 +51,7 @@ class Evaluate:
     seed: int = 0
     """Of games and random actions."""
     device: str = "cpu"
-    """Where the network is evaluated: cpu, cuda, cuda:N or auto."""
+    """Where the network is evaluated: cpu, cuda, cuda:N, mps or auto."""
     max_minutes: float | None = None
     """Stop after this many minutes with what has finished."""
 
