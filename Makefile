@@ -5,13 +5,26 @@ BIN := $(VENV)/bin
 BEST := experiments/11_pong_in_seconds.py
 ARGS ?=
 
-.PHONY: pong test check bench tables format clean
+.PHONY: pong test test-newest test-oldest check bench tables format clean
 
 pong: $(VENV)/ready ## train Pong with the fastest script, on the GPU if there is one
 	$(BIN)/python $(BEST) --device auto $(ARGS)
 
 test: $(VENV)/ready ## all tests, slow learning tests included
 	$(BIN)/python -m pytest --numprocesses logical $(ARGS)
+
+test-newest: ## all tests with the newest versions that PYTHON can have, in an environment of its own
+	$(call test-with,/dev/null)
+
+test-oldest: PYTHON = python3.10
+test-oldest: ## all tests with the oldest versions that pyproject.toml allows, on Python 3.10
+	$(call test-with,constraints-oldest.txt)
+
+define test-with
+$(PYTHON) -m venv --clear $(VENV)-$@
+$(VENV)-$@/bin/python -m pip install --quiet --constraint $(1) --editable . pytest pytest-timeout pytest-xdist
+$(VENV)-$@/bin/python -m pytest --numprocesses logical $(ARGS)
+endef
 
 check: $(VENV)/ready ## lint, format, types, import direction
 	$(BIN)/ruff check .
@@ -35,4 +48,4 @@ $(VENV)/ready: pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info
+	rm -rf $(VENV) $(VENV)-test-* build dist *.egg-info

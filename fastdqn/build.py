@@ -263,8 +263,8 @@ def check_games(count: int, run: RunOptions, dqn: DQNOptions, pace: PaceOptions)
 def fastest_form(update: UpdateOptions, device: torch.device) -> Form:
     """Return the form in which an update is fastest on `device`, in the precision that is asked for.
 
-    On mps channels are not last: PyTorch has silently computed wrong values there of weights that are laid out otherwise
-    than it expects (its issues 118115 and 192212).
+    On mps channels are not last: PyTorch has silently computed wrong values there of weights that are laid out
+    otherwise than in rows (its issues 118115 and 192212).
 
     Raises:
         UserError: bf16 is asked for on mps.

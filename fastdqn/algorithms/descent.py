@@ -48,7 +48,7 @@ def build_adam(
 
 
 def fused_adam_on(device: torch.device) -> bool:
-    """Tell whether this PyTorch has Adam in one kernel on `device`; on mps it has had one since 2.5."""
+    """Tell whether this PyTorch has Adam in one kernel on `device`; 2.4 has none on mps."""
     return device.type in cast(Any, _foreach_utils)._get_fused_kernels_supported_devices()
 
 

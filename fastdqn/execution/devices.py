@@ -97,8 +97,8 @@ def keep_freed_memory() -> None:
 def _prepared_mps(found: torch.device) -> torch.device:
     if not torch.backends.mps.is_available():
         raise UserError(
-            f"--device mps was asked for, but this PyTorch ({torch.__version__}) has no MPS here, which needs a Mac with "
-            "an Apple GPU; leave it out to train on the CPU."
+            f"--device mps was asked for, but this PyTorch ({torch.__version__}) has no MPS here, which needs a Mac "
+            "with an Apple GPU; leave it out to train on the CPU."
         )
     if found.index:
         raise UserError(f"--device mps:{found.index}: there is only one MPS device, mps.")

@@ -59,7 +59,7 @@ class PlayerWeights:
     """The weights that the player acts with.
 
     With `player_device` "same" they are the learner's own, in shared memory (CUDA: by CUDA IPC): each update is
-    noticed at once and nothing is copied. With "cpu", and always for a learner on mps, whose memory two processes cannot
+    noticed at once and nothing is copied. With "cpu", and always for a learner on mps, whose memory processes cannot
     share, they are a shared copy that `publish` refreshes.
     """
 

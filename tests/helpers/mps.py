@@ -1,8 +1,8 @@
 """MPS without a Mac: tensors of the CPU that count as tensors on mps.
 
-What is asked for on mps is made on the CPU, and marked, and so is all that is computed from it. What an Apple GPU cannot
-do is an error here, too: a tensor of float64, an operation on tensors of both devices, page-locked memory, autocast,
-and an array that shares its memory with a tensor there. Kernels are the CPU's: how Metal rounds, and what it does not
+What is asked for on mps is made on the CPU, and marked, and so is all that is computed from it. What mps cannot do is
+an error here, too: a tensor of float64, an operation on tensors of both devices, autocast (as in PyTorch 2.4), and
+memory that is shared with an array or another process. Kernels are the CPU's: how Metal rounds, and what it does not
 have, is not tried out.
 """
 
@@ -49,8 +49,6 @@ class _Kernels(TorchDispatchMode):
         there = any(on_mps(tensor) for tensor in given)
         if there and func not in CROSSING and any(not on_mps(tensor) and tensor.dim() > 0 for tensor in given):
             raise RuntimeError(f"Expected all tensors to be on the same device, but found mps:0 and cpu: {func}")
-        if there and kwargs.get("pin_memory"):
-            raise RuntimeError("Cannot pin 'MPS' tensors: only dense CPU tensors can be pinned")
         result = func(*args, **kwargs)
         known = {tensor.untyped_storage()._cdata for tensor in given}
         for tensor in tree_leaves(result):
