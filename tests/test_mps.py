@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from bench import priorities
+from fastdqn.algorithms.descent import fused_adam_on
 from fastdqn.algorithms.diagnostics import Diagnostics
 from fastdqn.algorithms.dqn import Form
 from fastdqn.build import fastest_form
@@ -32,6 +33,9 @@ from tests.helpers.mps import MPS, mps_without_apple, on_mps
 from tests.helpers.replays import make_replay, weighted_replay
 from tests.helpers.resuming import PLAIN, RAINBOW, resume
 from tests.helpers.scripts import here, loaded, only_run, records, summary, train
+
+FORM = Form(fused=fused_adam_on(MPS))
+"""What this PyTorch has there."""
 
 
 def test_mps_where_there_is_none_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,7 +72,7 @@ def test_what_is_said_of_mps() -> None:
     (line,) = describe_device(MPS)
     assert "float32 without graphs" in line
     assert "not yet tried on an Apple machine" in line
-    assert Form(fused=True).describe(MPS) == "arithmetic: float32"
+    assert Form().describe(MPS) == "arithmetic: float32"
     assert describe_frame_replay(1000, MPS).endswith(" on cpu")
     assert describe_device(CPU) == describe_device(torch.device("cuda")) == ()
 
@@ -106,7 +110,7 @@ def test_updates_on_mps_equal_the_cpus(monkeypatch: pytest.MonkeyPatch, variant:
     kept: list[tuple[list[float], list[torch.Tensor]]] = []
     for device in (CPU, MPS):
         with mps_without_apple(monkeypatch):
-            learner = learner_of(variant, Form(fused=True), device)
+            learner = learner_of(variant, FORM, device)
             learner.descent = descent = KeepsGradients()
             replay = weighted_replay(variant in ("prioritized", "rainbow"), device)
             assert replay.stacks().device == learner.device == device
@@ -152,12 +156,12 @@ def test_noise_is_drawn_where_the_generator_is(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_learner_moves_between_mps_and_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     with mps_without_apple(monkeypatch):
-        learner, other = learner_of("rainbow", Form(fused=True), MPS), learner_of("rainbow", Form(fused=True))
+        learner, other = learner_of("rainbow", FORM, MPS), learner_of("rainbow", FORM)
         learner.update(moved(random_batch(4), MPS))
         state = on_cpu(learner.state())
         assert not on_mps(state["network"]["torso.convs.0.weight"])
         other.load(state)
-        back = learner_of("rainbow", Form(fused=True), MPS)
+        back = learner_of("rainbow", FORM, MPS)
         back.load(on_cpu(other.state()))
         a, b = (one.update(moved(random_batch(4, seed=1), MPS)).scalars["loss"].item() for one in (learner, back))
         assert a == b
