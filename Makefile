@@ -6,17 +6,30 @@ BEST := experiments/11_pong_in_seconds.py
 ARGS ?=
 .DEFAULT_GOAL := help
 
-.PHONY: help pong test check bench tables format clean
+.PHONY: help pong test test-newest test-oldest check bench tables format clean
 
 help: ## this list
 	@echo 'make TARGET [ARGS="..."], where ARGS goes to the command, and TARGET is one of'
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 pong: $(VENV)/ready ## train Pong with the fastest script, on the GPU if there is one
 	$(BIN)/python $(BEST) --device auto $(ARGS)
 
 test: $(VENV)/ready ## all tests, slow learning tests included
 	$(BIN)/python -m pytest --numprocesses logical $(ARGS)
+
+test-newest: ## all tests with the newest versions that PYTHON can have, in an environment of its own
+	$(call test-with,/dev/null)
+
+test-oldest: PYTHON = python3.10
+test-oldest: ## all tests with the oldest versions that pyproject.toml allows, on Python 3.10
+	$(call test-with,constraints-oldest.txt)
+
+define test-with
+$(PYTHON) -m venv --clear $(VENV)-$@
+$(VENV)-$@/bin/python -m pip install --quiet --constraint $(1) --editable . pytest pytest-timeout pytest-xdist
+$(VENV)-$@/bin/python -m pytest --numprocesses logical $(ARGS)
+endef
 
 check: $(VENV)/ready ## lint, format, types, import direction
 	$(BIN)/ruff check .
@@ -39,5 +52,5 @@ $(VENV)/ready: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
 	touch $@
 
-clean: ## remove the environment and what was built
-	rm -rf $(VENV) build dist *.egg-info
+clean: ## remove the environments and what was built
+	rm -rf $(VENV) $(VENV)-test-* build dist *.egg-info

@@ -34,6 +34,7 @@ from fastdqn.options.groups import check, defaults_of
 from fastdqn.options.parts import PartOptions, Variant
 from fastdqn.options.presets import changed, with_names
 from fastdqn.options.run import RunOptions
+from fastdqn.runs.machine import wait_for
 from fastdqn.seeds import seeds_of
 from fastdqn.types import Batch
 
@@ -85,7 +86,7 @@ class Ceiling:
     game: str = "pong"
     """Which game."""
     device: str = "cpu"
-    """Where the update runs: cpu, cuda, cuda:N or auto."""
+    """Where the update runs: cpu, cuda, cuda:N, mps or auto."""
     seconds: float = 5.0
     """How long to measure, after a short warm-up."""
 
@@ -200,13 +201,11 @@ def update_only(ceiling: Ceiling, options: Options) -> dict[str, float]:
         update = Graphed(update, learner.noise)
 
     def timed(count: int) -> float:
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
+        wait_for(device)
         begin = time.perf_counter()
         for _ in range(count):
             update()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
+        wait_for(device)
         return (time.perf_counter() - begin) / count
 
     timed(5)

@@ -78,7 +78,7 @@ class BenchOptions:
     cuda: bool = False
     """The same as --device cuda."""
     device: str | None = None
-    """Where to train: cpu, cuda, cuda:N or auto; by default cpu."""
+    """Where to train: cpu, cuda, cuda:N, mps or auto; by default cpu."""
     game: str = "pong"
     """Which game."""
     agent: AgentName = "post2017"

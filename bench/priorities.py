@@ -26,6 +26,7 @@ from fastdqn.cli.parser import parsed
 from fastdqn.errors import UserError
 from fastdqn.execution.devices import prepare_device
 from fastdqn.execution.graphs import Graphed, graphs_on
+from fastdqn.replay.memory import replay_device
 from fastdqn.replay.priorities import Priorities
 
 
@@ -155,6 +156,8 @@ def main() -> int:
         if min(options.sizes) < 2 or min(options.batch_sizes) < 1:
             raise UserError("--sizes must be at least 2 and --batch-sizes at least 1.")
         device = prepare_device(options.device, threads=options.threads)
+        if replay_device(device) != device:
+            raise UserError(f"With --device {device} a replay and its priorities are on the CPU; leave it out.")
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code

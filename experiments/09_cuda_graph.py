@@ -21,6 +21,7 @@ from fastdqn.algorithms.exploration import epsilons_at
 from fastdqn.cli.scripts import start
 from fastdqn.execution.devices import prepare_memory
 from fastdqn.execution.graphs import Graphed, GraphedActions, graphs_on
+from fastdqn.execution.threads import Threads
 from fastdqn.options import DQNOptions, GameOptions, PaceOptions, RunOptions, UpdateOptions, VectorOptions
 from fastdqn.runs.run import Run
 from fastdqn.schedules import target_sync_due
@@ -44,7 +45,7 @@ def train(options: Options) -> Run:
         options.run, options.game, dqn, options.pace, options.vector, options.update
     )
     batch_size = dqn.batch_size * steps
-    threads = build.build_threads(learner, games, batch_size)
+    threads = Threads(learner, games.obs_shape, games.num_actions, batch_size)
 
     update: Callable[[], Metrics] = lambda: learner.update(replay.sample(batch_size))  # noqa: E731
     if graphs_on(device):

@@ -25,6 +25,7 @@ from fastdqn.cli.scripts import parse, start
 from fastdqn.execution.devices import prepare_memory
 from fastdqn.execution.graphs import Graphed, GraphedActions, graphs_on
 from fastdqn.execution.side_by_side import SeveralGradients
+from fastdqn.execution.threads import Threads
 from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions, UpdateOptions
 from fastdqn.options.game import GameOptions, VectorOptions
 from fastdqn.options.parts import PartOptions, SeriesOptions
@@ -61,7 +62,7 @@ def train(options: Options) -> Run | int:
     )
     batch_size = dqn.batch_size * steps
     trainer = SeveralGradients(learner, options.agent.gradient_threads)
-    threads = build.build_threads(learner, games, batch_size)
+    threads = Threads(learner, games.obs_shape, games.num_actions, batch_size)
 
     def eager(count: int) -> list[Metrics]:
         batches = replay.sample_each(count, batch_size)

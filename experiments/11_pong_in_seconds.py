@@ -29,6 +29,7 @@ from fastdqn.cli.scripts import start
 from fastdqn.execution.devices import prepare_memory
 from fastdqn.execution.graphs import Graphed, GraphedActions, graphs_on
 from fastdqn.execution.side_by_side import SeveralGradients
+from fastdqn.execution.threads import Threads
 from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions, UpdateOptions
 from fastdqn.options.game import GameOptions, VectorOptions
 from fastdqn.options.parts import FreezeOptions, PartOptions
@@ -59,7 +60,7 @@ def train(options: Options) -> Run:
     )
     batch_size = dqn.batch_size * steps
     trainer = SeveralGradients(learner, options.agent.gradient_threads)
-    threads = build.build_threads(learner, games, batch_size)
+    threads = Threads(learner, games.obs_shape, games.num_actions, batch_size)
     recorder = build.build_recorder(replay, games, dqn)
     trial = FreezeTrial(freeze.freeze_share, freeze.freeze_slack)
 

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
+from fastdqn.algorithms.descent import fused_adam_on
 from fastdqn.algorithms.diagnostics import Diagnostics
 from fastdqn.algorithms.dqn import PLAIN, DQNLearner, Form, Settings
 from fastdqn.algorithms.exploration import EpsilonGreedy, Player, VectorEpsilonGreedy, actions_for, epsilon_at
@@ -23,10 +24,9 @@ from fastdqn.envs.build import PlayEnv, Wrappers, build_described, build_env, sp
 from fastdqn.envs.many import build_games, num_envs_of
 from fastdqn.envs.vector import VectorEnv, check_num_envs
 from fastdqn.errors import UserError
-from fastdqn.execution.devices import has_bf16, prepare_device
+from fastdqn.execution.devices import describe_device, has_bf16, prepare_device
 from fastdqn.execution.graphs import graphs_on
 from fastdqn.execution.player import PlayerPlan, PlayerWeights
-from fastdqn.execution.threads import Threads
 from fastdqn.execution.wire import window_for
 from fastdqn.networks.qnetwork import HeadParts, QNetwork
 from fastdqn.networks.torso import NATURE, SIZES
@@ -45,7 +45,6 @@ from fastdqn.replay.stacks import GameStacks
 from fastdqn.replay.transitions import TransitionList
 from fastdqn.schedules import linear
 from fastdqn.seeds import Seeds, as_int, seeds_of, torch_generator
-from fastdqn.types import Batch
 
 
 def one_game(
@@ -61,11 +60,11 @@ def one_game(
     learner = build_learner(seeds, dqn, *spaces_of(env), device)
     replay = build_list_replay(seeds, dqn)
     player = build_player(env, run.seed, dqn, learner.network)
-    notes = [note, _learning(dqn, pace), run.describe_end(), describe_replay(dqn.replay_size)]
+    notes = [*describe_device(device), note, _learning(dqn, pace), run.describe_end(), describe_replay(dqn.replay_size)]
     every = AGENTS[dqn.agent].settings.get("pace", {}).get("steps", 1)
     if pace is None and every > 1:
         by_paper = f"those of {dqn.agent} are on {every * dqn.batch_size} every {every}"
-        notes.insert(2, f"updates are on {dqn.batch_size} transitions after each env step; {by_paper}")
+        notes.insert(-2, f"updates are on {dqn.batch_size} transitions after each env step; {by_paper}")
     return OneGame(device, learner, replay, player, tuple(notes))
 
 
@@ -89,7 +88,7 @@ def player_elsewhere(
         2 * pace.steps,
         player.player_timeout,
     )
-    notes = (note, _learning(dqn, pace), run.describe_end(), describe_replay(dqn.replay_size))
+    notes = (*describe_device(device), note, _learning(dqn, pace), run.describe_end(), describe_replay(dqn.replay_size))
     return PlayerElsewhere(device, learner, build_list_replay(seeds, dqn), weights, plan, shape, notes)
 
 
@@ -108,7 +107,7 @@ def many_games(
     replay = build_list_replay(seeds, dqn)
     stacks = GameStacks(envs.num_envs, envs.obs_shape[1:], game.frame_stack, dqn.n_step, dqn.gamma)
     policy = build_policy(lambda: actions_for(learner.act, torch.from_numpy(stacks.obs()).to(device)), envs, seeds)
-    notes = (note, _learning(dqn, pace), run.describe_end(), describe_replay(dqn.replay_size))
+    notes = (*describe_device(device), note, _learning(dqn, pace), run.describe_end(), describe_replay(dqn.replay_size))
     return ManyGames(device, envs, learner, replay, stacks, policy, notes)
 
 
@@ -135,7 +134,7 @@ def games_on_device(
     replay = build_device_replay(seeds, dqn, envs, device, parts, channels_last=update is not None)
     policy = build_policy(lambda: actions_for(learner.act, replay.stacks()), envs, seeds)
     reported = agent or AgentOptions()
-    notes = [note, _learning(dqn, pace, update, agent, parts)]
+    notes = [*describe_device(device), note, _learning(dqn, pace, update, agent, parts)]
     if parts is not None:
         notes.append(parts.describe(reported.network, dqn.double))
     notes += [run.describe_end(), describe_frame_replay(dqn.replay_size, device, vector.frame_size**2)]
@@ -241,24 +240,6 @@ def build_recorder(replay: DeviceReplay, envs: VectorEnv, dqn: DQNOptions) -> Re
     return Recorder(replay, shown, dqn.replay_initial)
 
 
-def build_threads(learner: DQNLearner, envs: VectorEnv, batch_size: int) -> Threads:
-    """Return what lets PyTorch compute in fewer threads while others use the cores, where no bit depends on it."""
-    rng = torch.Generator().manual_seed(0)
-    shape = (batch_size, *envs.obs_shape[1:], envs.obs_shape[0])
-
-    def frames() -> Tensor:
-        return torch.randint(256, shape, generator=rng, dtype=torch.uint8).permute(0, 3, 1, 2).to(learner.device)
-
-    batch = Batch(
-        frames(),
-        torch.randint(envs.num_actions, (batch_size,), generator=rng).to(learner.device),
-        torch.randn(batch_size, generator=rng).to(learner.device),
-        torch.full((batch_size,), 0.5, device=learner.device),
-        frames(),
-    )
-    return Threads(learner, batch)
-
-
 def build_player(env: PlayEnv, seed: int, dqn: DQNOptions, network: nn.Module, env_steps: int = 0) -> Player:
     """Return the epsilon-greedy player of `env`.
 
@@ -297,7 +278,18 @@ def check_games(count: int, run: RunOptions, dqn: DQNOptions, pace: PaceOptions)
 
 
 def fastest_form(update: UpdateOptions, device: torch.device) -> Form:
-    """Return the form in which an update is fastest on `device`, in the precision that is asked for."""
+    """Return the form in which an update is fastest on `device`, in the precision that is asked for.
+
+    On mps channels are not last: PyTorch has silently computed wrong values there of weights that are laid out
+    otherwise than in rows (its issues 118115 and 192212).
+
+    Raises:
+        UserError: bf16 is asked for on mps.
+    """
+    if device.type == "mps":
+        if update.precision == "bf16":
+            raise UserError("--precision bf16 is not for --device mps, which computes in float32; leave it out.")
+        return Form(fused=fused_adam_on(device))
     bf16 = update.precision == "bf16" or (update.precision == "auto" and has_bf16(device))
     return Form(channels_last=True, fused=True, bf16=bf16, capturable=graphs_on(device))
 

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch.utils import _foreach_utils
 
 from fastdqn.algorithms.rmsprop import CenteredRMSProp
 from fastdqn.seam import Group
@@ -55,6 +56,11 @@ def build_rmsprop(
     """Return centred RMSProp as in Mnih et al. 2015; `epsilon` is added under the root, the rest is as for Adam."""
     _keep_compiler_out()
     return CenteredRMSProp(parameters, _step_size(parameters, learning_rate, capturable), epsilon)
+
+
+def fused_adam_on(device: torch.device) -> bool:
+    """Tell whether this PyTorch has Adam in one kernel on `device`; 2.4 has none on mps."""
+    return device.type in cast(Any, _foreach_utils)._get_fused_kernels_supported_devices()
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float) -> None:

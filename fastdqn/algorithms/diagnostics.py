@@ -49,7 +49,7 @@ class Diagnostics(NothingUnfinished):
     def load(self, state: Mapping[str, Any]) -> None:
         """Continue from there."""
         for packed in state["states"]:
-            self._states = unpack(packed).to(self._replay.device)
+            self._states = unpack(packed).to(self._learner.device)
         self._next = state["next"]
         set_generator(self._generator, state["generator"])
 

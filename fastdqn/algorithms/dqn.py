@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -14,6 +15,7 @@ from fastdqn.algorithms.descent import Local, build_adam, build_rmsprop, load_op
 from fastdqn.algorithms.losses import weighted_mean
 from fastdqn.algorithms.objectives import Objective, ValueObjective
 from fastdqn.foreach import copy_all, lerp_all
+from fastdqn.networks.arithmetic import in_bf16
 from fastdqn.networks.lowered import Lowered
 from fastdqn.networks.noisy import draw_noise, noisy_layers
 from fastdqn.networks.torso import share_weights, torsos, use_channels_last
@@ -265,8 +267,8 @@ class DQNLearner(NothingUnfinished):
             return build_rmsprop(parameters, rate, epsilon, form.capturable)
         return build_adam(parameters, rate, self._settings.adam_epsilon, form.fused, form.capturable)
 
-    def _arithmetic(self) -> torch.autocast:
-        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.form.bf16)
+    def _arithmetic(self) -> AbstractContextManager[object]:
+        return in_bf16(self.device, self.form.bf16)
 
     def _outputs(self, network: nn.Module, obs: Tensor) -> Tensor:
         with self._arithmetic():

@@ -37,7 +37,7 @@ class Evaluate:
     seed: int = 0
     """Of games and random actions."""
     device: str = "cpu"
-    """Where the networks are evaluated: cpu, cuda, cuda:N or auto."""
+    """Where the networks are evaluated: cpu, cuda, cuda:N, mps or auto."""
     max_minutes: float | None = None
     """Stop the evaluation of a run after this many minutes with what has finished."""
     runs_dir: Path = RUNS

@@ -55,9 +55,10 @@ def start(
         try:
             trained = train(options)
         except RuntimeError as error:
-            if type(error).__name__ != "OutOfMemoryError":
+            sentence = _out_of_memory(error, options)
+            if sentence is None:
                 raise
-            raise RunError(_out_of_memory(options)) from error
+            raise RunError(sentence) from error
         code = trained if isinstance(trained, int) else _examined(trained)
     except (UserError, RunError) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -244,8 +245,12 @@ def _with_game_of(saved: Any, words: list[str]) -> list[str]:
     return words
 
 
-def _out_of_memory(options: Any) -> str:
-    """Return the sentence for a CUDA device whose memory did not suffice."""
+def _out_of_memory(error: RuntimeError, options: Any) -> str | None:
+    """Return the sentence for a device whose memory did not suffice, None where `error` is of another kind."""
+    if str(error).startswith("MPS backend out of memory"):  # of a type of its own in newer versions alone
+        return "The memory of the MPS device did not suffice; lower --batch-size, or --replay-size, which shares it."
+    if type(error).__name__ != "OutOfMemoryError":
+        return None
     import torch
 
     from fastdqn.replay.memory import frame_replay_bytes, frames_that_fit

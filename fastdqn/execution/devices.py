@@ -20,7 +20,7 @@ def prepare_device(device: str | None = None, cuda: bool = False, threads: int |
     """Return the device that is asked for, and set the number of PyTorch's CPU threads.
 
     Args:
-        device: cpu, cuda, cuda:N or auto; None for cpu.
+        device: cpu, cuda, cuda:N, mps or auto; None for cpu. auto is cuda or cpu, as only these have been measured.
         cuda: whether CUDA was asked for by itself.
         threads: of PyTorch on the CPU, None for one for each core.
 
@@ -35,8 +35,10 @@ def prepare_device(device: str | None = None, cuda: bool = False, threads: int |
         found = torch.device(name)
     except RuntimeError:
         found = torch.device("meta")
-    if found.type not in ("cpu", "cuda"):
-        raise UserError(f"--device {name} is not a device that fastdqn trains on; use cpu, cuda, cuda:N or auto.")
+    if found.type not in ("cpu", "cuda", "mps"):
+        raise UserError(f"--device {name} is not a device that fastdqn trains on; use cpu, cuda, cuda:N, mps or auto.")
+    if found.type == "mps":
+        return _prepared_mps(found)
     if found.type == "cuda" and not torch.cuda.is_available():
         raise UserError(
             f"CUDA was asked for, but this PyTorch ({torch.__version__}) sees no CUDA device; leave it out to train on "
@@ -51,12 +53,24 @@ def prepare_device(device: str | None = None, cuda: bool = False, threads: int |
 
 
 def has_bf16(device: torch.device) -> bool:
-    """Tell whether `device` computes in bfloat16 itself; where it is emulated it is far slower than float32."""
+    """Tell whether `device` computes in bfloat16 itself; where it is emulated it is far slower than float32.
+
+    Never on mps, where PyTorch has it on some systems alone.
+    """
+    if device.type == "mps":
+        return False
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= (8, 0)
     capabilities = torch.backends.cpu.get_cpu_capability()
     flags = _cpu_flags()
     return capabilities.startswith("AVX512") and bool({"avx512_bf16", "amx_bf16"} & flags)
+
+
+def describe_device(device: torch.device) -> tuple[str, ...]:
+    """Return a line about what is different on mps; nothing for a device on which nothing is."""
+    if device.type != "mps":
+        return ()
+    return ("device: mps, float32 without graphs, the replay in the host's memory (not yet tried on an Apple machine)",)
 
 
 def prepare_memory() -> None:
@@ -78,6 +92,17 @@ def keep_freed_memory() -> None:
         mallopt(M_MMAP_THRESHOLD, 32 * 2**20)
         mallopt(M_TRIM_THRESHOLD, 2**30)
         mallopt(M_TOP_PAD, 64 * 2**20)
+
+
+def _prepared_mps(found: torch.device) -> torch.device:
+    if not torch.backends.mps.is_available():
+        raise UserError(
+            f"--device mps was asked for, but this PyTorch ({torch.__version__}) has no MPS here, which needs a Mac "
+            "with an Apple GPU; leave it out to train on the CPU."
+        )
+    if found.index:
+        raise UserError(f"--device mps:{found.index}: there is only one MPS device, mps.")
+    return torch.device("mps", 0)  # as its tensors call it
 
 
 def _cpu_flags() -> set[str]:

@@ -59,14 +59,16 @@ class PlayerWeights:
     """The weights that the player acts with.
 
     With `player_device` "same" they are the learner's own, in shared memory (CUDA: by CUDA IPC): each update is
-    noticed at once and nothing is copied. With "cpu" they are a shared copy that `publish` refreshes.
+    noticed at once and nothing is copied. With "cpu", and always for a learner on mps, whose memory processes cannot
+    share, they are a shared copy that `publish` refreshes.
     """
 
     def __init__(self, network: nn.Module, player_device: Literal["same", "cpu"]) -> None:
         """Take the learner's network, on its device."""
         self._source = network
-        learns_on_cpu = next(network.parameters()).device.type == "cpu"
-        self._copy = None if player_device == "same" or learns_on_cpu else copy.deepcopy(network).cpu()
+        learns_on = next(network.parameters()).device.type
+        shared = learns_on == "cpu" or (learns_on == "cuda" and player_device == "same")
+        self._copy = None if shared else copy.deepcopy(network).cpu()
         self.network = (self._copy or network).share_memory()
 
     @property

@@ -19,12 +19,15 @@ class Threads:
 
     Args:
         learner: what computes.
-        batch: of the size that it learns from.
+        obs_shape: (C, H, W) of what it observes.
+        num_actions: A.
+        batch_size: B, transitions that it learns from at a time.
     """
 
-    def __init__(self, learner: Replicable, batch: Batch) -> None:
+    def __init__(self, learner: Replicable, obs_shape: tuple[int, int, int], num_actions: int, batch_size: int) -> None:
         self._count = torch.get_num_threads() if learner.device.type == "cpu" else 1
-        self._learner, self._batch = learner, batch
+        self._learner = learner
+        self._shapes = obs_shape, num_actions, batch_size
         self._same: bool | None = None
 
     def share(self, crowded: bool) -> None:
@@ -38,13 +41,26 @@ class Threads:
             torch.set_num_threads(wanted)
 
     def _same_bits(self) -> bool:
-        replica = self._learner.replica(1)
+        replica, batch = self._learner.replica(1), _random_batch(*self._shapes)
         found: list[list[torch.Tensor]] = []
         for count in (1, self._count):
             torch.set_num_threads(count)
             replica.noise.manual_seed(0)
-            metrics = replica.gradient(replica.group, self._batch)
+            metrics = replica.gradient(replica.group, batch)
             gradients = [parameter.grad.clone() for parameter in replica.group.parameters]
-            actions = replica.greedy(self._batch.obs)
+            actions = replica.greedy(batch.obs)
             found.append([*gradients, *metrics.scalars.values(), metrics.priority, actions])
         return all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+
+
+def _random_batch(obs_shape: tuple[int, int, int], num_actions: int, size: int) -> Batch:
+    """Return transitions of noise, their frames laid out with channels last, as the replay does on a CPU."""
+    rng = torch.Generator().manual_seed(0)
+    channels, height, width = obs_shape
+
+    def frames() -> torch.Tensor:
+        shape = (size, height, width, channels)
+        return torch.randint(256, shape, generator=rng, dtype=torch.uint8).permute(0, 3, 1, 2)
+
+    actions = torch.randint(num_actions, (size,), generator=rng)
+    return Batch(frames(), actions, torch.randn(size, generator=rng), torch.full((size,), 0.5), frames())

@@ -41,7 +41,7 @@ class FactorisedNoisyLinear(nn.Module):
         self.register_buffer("noise_out", torch.zeros(out_features), persistent=False)
 
     def draw(self, generator: torch.Generator) -> None:
-        """Draw new noise; `generator` is on the layer's device."""
+        """Draw new noise, on the generator's device."""
         draw_noise((self,), generator)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -72,9 +72,12 @@ class IndependentNoisyLinear(nn.Module):
         self.register_buffer("bias_noise", torch.zeros(out_features), persistent=False)
 
     def draw(self, generator: torch.Generator) -> None:
-        """Draw new noise; `generator` is on the layer's device."""
-        self.weight_noise.normal_(generator=generator)
-        self.bias_noise.normal_(generator=generator)
+        """Draw new noise, on the generator's device."""
+        for noise in (self.weight_noise, self.bias_noise):
+            if generator.device.type == noise.device.type:
+                noise.normal_(generator=generator)
+            else:
+                noise.copy_(torch.randn(noise.shape, generator=generator, device=generator.device))
 
     def forward(self, x: Tensor) -> Tensor:
         weight = torch.addcmul(self.weight, self.weight_sigma, self.weight_noise)
@@ -85,8 +88,8 @@ NoisyLinear = FactorisedNoisyLinear | IndependentNoisyLinear
 
 
 def draw_noise(layers: Sequence[NoisyLinear], generator: torch.Generator) -> None:
-    """Draw new noise for `layers` of one device, which is the generator's; the factorised noise of all of them at once,
-    in a few operations instead of as many for each layer.
+    """Draw new noise for `layers` of one device, on the generator's; the factorised noise of all of them at once, in a
+    few operations instead of as many for each layer.
     """
     noises: list[Tensor] = []
     for layer in layers:
@@ -96,7 +99,7 @@ def draw_noise(layers: Sequence[NoisyLinear], generator: torch.Generator) -> Non
             layer.draw(generator)
     if noises:
         sizes = [len(noise) for noise in noises]
-        drawn = torch.randn(sum(sizes), generator=generator, device=noises[0].device)
+        drawn = torch.randn(sum(sizes), generator=generator, device=generator.device)
         shaped: tuple[Tensor, ...] = torch.split(torch.copysign(drawn.abs().sqrt(), drawn), sizes)
         copy_all(noises, shaped)
 

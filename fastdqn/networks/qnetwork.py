@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from fastdqn.networks.arithmetic import in_bf16
 from fastdqn.networks.noisy import FactorisedNoisyLinear, IndependentNoisyLinear
 from fastdqn.networks.torso import NATURE, Size, Torso
 
@@ -42,7 +43,7 @@ class Stream(nn.Sequential):
         hidden = input
         for layer in body:
             hidden = layer(hidden)
-        with torch.autocast(hidden.device.type, enabled=False):  # Pong's values differ by less than bf16 can tell apart
+        with in_bf16(hidden.device, False):  # Pong's values differ by less than bf16 can tell apart
             return last(hidden.to(next(last.parameters()).dtype))
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from fastdqn.errors import UserError
+from fastdqn.networks.arithmetic import arithmetic_on
 
 
 class Size(NamedTuple):
@@ -107,7 +108,7 @@ class Torso(nn.Module):
         """Return what the convolutions get of uint8 (B, C, H, W), in their layout and in the arithmetic that is on:
         float32, or bfloat16 under autocast.
         """
-        kind = _arithmetic(obs.device)
+        kind = arithmetic_on(obs.device)
         exact = kind if self.mean_frame is None else torch.float32  # bf16 has every byte: either rounds once
         pixels = obs.to(exact, copy=True, memory_format=self.layout)
         if self.mean_frame is not None:
@@ -142,12 +143,6 @@ def use_channels_last(network: nn.Module) -> None:
     network.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue] - an overload is missing
     for torso in torsos(network):
         torso.layout = torch.channels_last
-
-
-def _arithmetic(device: torch.device) -> torch.dtype:
-    """Return the precision in which products of float32 are computed on `device` now."""
-    kind = device.type
-    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else torch.float32
 
 
 def _as_laid_out(frame: Tensor, pixels: Tensor) -> Tensor:

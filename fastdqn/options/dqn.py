@@ -121,8 +121,8 @@ class UpdateOptions:
 
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Arithmetic of the network's body; auto is bf16 on GPUs and processors that have instructions for it. The last
-    layer, values, targets, loss and optimiser are always float32. With fp32 the convolutions of a GPU are TF32, as is
-    PyTorch's default."""
+    layer, values, targets, loss and optimiser are always float32. With fp32 the convolutions of a CUDA device are TF32,
+    as is PyTorch's default. On mps everything is float32."""
     center_frames: bool = False
     """Subtract from every frame the mean frame of the play that fills the replay, so that what moves stands out
     (LeCun et al. 1998, "Efficient BackProp", 4.3: inputs near zero learn faster)."""

@@ -107,7 +107,7 @@ class PlayerOptions:
     player_device: Literal["same", "cpu"] = beside("same")
     """Where the player evaluates the network: on the learner's device with the very same weights, or on
     the CPU with a copy that the learner refreshes, and waits for, after each update (for systems without
-    CUDA IPC)."""
+    CUDA IPC, and always with --device mps)."""
     player_timeout: float = beside(60.0)
     """Seconds without a transition after which a living player counts as hung."""
 

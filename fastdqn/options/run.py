@@ -16,7 +16,7 @@ class RunOptions:
     cuda: bool = beside(False)
     """Train on the CUDA device; the same as --device cuda."""
     device: str | None = beside(None)
-    """Where to train: cpu, cuda, cuda:N, or auto (CUDA if there is one); by default cpu."""
+    """Where to train: cpu, cuda, cuda:N, mps, or auto (CUDA if there is one, else the CPU); by default cpu."""
     seed: int = 0
     """Root of all random numbers of the run."""
     max_env_steps: int | None = beside(3_000_000)

@@ -44,14 +44,24 @@ def check_memory(capacity: int, available_bytes: int | None = None) -> int:
     return needed
 
 
+def replay_device(device: torch.device) -> torch.device:
+    """Return where a replay of frames is kept for a learner on `device`.
+
+    There too, but for mps, which has no float64 to draw in: the replay is then in the host's memory, which such a
+    machine's GPU shares.
+    """
+    return torch.device("cpu") if device.type == "mps" else device
+
+
 def frame_replay_bytes(capacity: int, frame_bytes: int = 84 * 84) -> int:
     """Return the memory that `capacity` env steps need: 7,056 bytes a frame of Atari's and nine beside it."""
     return capacity * (frame_bytes + ROW_BYTES)
 
 
 def describe_frame_replay(capacity: int, device: torch.device, frame_bytes: int = 84 * 84) -> str:
-    """Return one line that says where the replay is and how much memory it needs."""
-    return f"replay: {capacity:,} frames, {frame_replay_bytes(capacity, frame_bytes) / 1e9:.2f} GB on {device}"
+    """Return one line that says where the replay for a learner on `device` is and how much memory it needs."""
+    where = replay_device(device)
+    return f"replay: {capacity:,} frames, {frame_replay_bytes(capacity, frame_bytes) / 1e9:.2f} GB on {where}"
 
 
 def check_device_memory(

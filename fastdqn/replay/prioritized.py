@@ -100,7 +100,7 @@ class PrioritizedReplay:
         count = len(uniform)
         strata = torch.arange(count, dtype=torch.float64, device=self.device)
         slot, leaf = self.priorities.find((strata + uniform) / count)
-        weight = (leaf / leaf.min()) ** -self._beta
+        weight = ((leaf / leaf.min()) ** -self._beta).to(self.frames.learner_device)
         return self.frames.transitions(*self.frames.time_and_game(slot))._replace(weight=weight, slot=slot)
 
     def write_back(self, batch: Batch, priority: Tensor) -> None:
@@ -113,7 +113,7 @@ class PrioritizedReplay:
         """
         if batch.slot is None:
             raise ValueError("the batch does not say where its transitions are kept: it was drawn from another replay")
-        known = torch.nan_to_num(priority, nan=0.0)
+        known = torch.nan_to_num(priority.to(self.device), nan=0.0)
         self.priorities.put(batch.slot, (known + self._floor) ** self._exponent)
 
     def stacks(self) -> Tensor:

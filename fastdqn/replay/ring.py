@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fastdqn.errors import UserError
-from fastdqn.replay.memory import check_device_memory, empty_frames
+from fastdqn.replay.memory import check_device_memory, empty_frames, replay_device
 from fastdqn.replay.saving import RowSaver
 from fastdqn.states import Later, copied, set_generator, unpack
 from fastdqn.types import Batch, Frame, VectorStep, parts_of
@@ -44,7 +44,7 @@ class FrameReplay:
         stack: frames that make up an observation.
         n_step: longest window.
         gamma: discount for each env step.
-        device: where everything lives.
+        device: of the learner, where batches are handed out; everything lives there, too, if `replay_device` says so.
         seed: of the draws.
         channels_last: whether stacks are laid out as (B, H, W, C), as a CPU's convolutions want them; the CPU only.
         newest: returns the games' newest frames, (N, H, W) uint8: what a replay begins with that a checkpoint has left
@@ -73,6 +73,7 @@ class FrameReplay:
             raise UserError(
                 f"--replay-size {capacity} is too small for {num_envs} games at once; it must be at least {least}."
             )
+        self.learner_device, device = device, replay_device(device)
         check_device_memory(capacity, device, frame_shape[0] * frame_shape[1])
         self.num_envs = num_envs
         self.size = rows * num_envs  # slots; game i of row t is in slot t % rows * N + i
@@ -82,7 +83,7 @@ class FrameReplay:
         self._stack = stack
         self._n = n_step
         self._newest = newest
-        self._channels_last = channels_last and device.type == "cpu" and stack > 1
+        self._channels_last = channels_last and self.learner_device.type == "cpu" and stack > 1
         self._reach = rows - stack - 1  # how far back a transition may start
         self._shape = frame_shape
         size = self.size
@@ -199,7 +200,7 @@ class FrameReplay:
         return (total.double() / len(self)).float().view(self._shape)
 
     def stacks(self) -> Tensor:
-        """Return the newest observation of every game, (N, C, H, W) uint8 on the device."""
+        """Return the newest observation of every game, (N, C, H, W) uint8 on the learner's device."""
         return self._gather(self._head.expand(self.num_envs), self._games)
 
     def sample(self, batch_size: int) -> Batch:
@@ -223,7 +224,9 @@ class FrameReplay:
         """Do nothing: draws do not depend on how surprising a transition was."""
 
     def observations(self, count: int, generator: torch.Generator) -> Tensor:
-        """Return `count` stored observations, (count, C, H, W) uint8, drawn uniformly with `generator`."""
+        """Return `count` stored observations, (count, C, H, W) uint8, drawn uniformly with `generator`, which is on
+        `device`.
+        """
         return self._gather(*self.draw(count, generator))
 
     def transitions(self, time: Tensor, game: Tensor) -> Batch:
@@ -238,11 +241,12 @@ class FrameReplay:
         steps = inside.sum(dim=1)  # (B,), k
         reward = (self._reward[row] * self._gammas[:-1] * inside).sum(dim=1)
         terminated = (self._terminated[row] & inside).any(dim=1)
+        there = self.learner_device
         return Batch(
             self._gather(time, game),
-            self._action[row[:, 0]].to(torch.int64),
-            reward,
-            self._gammas[steps].masked_fill(terminated, 0.0),
+            self._action[row[:, 0]].to(there, torch.int64),
+            reward.to(there),
+            self._gammas[steps].masked_fill(terminated, 0.0).to(there),
             self._gather(time + steps, game),
         )
 
@@ -306,13 +310,14 @@ class FrameReplay:
         return time % self._rows * self.num_envs + game
 
     def _gather(self, time: Tensor, game: Tensor) -> Tensor:
-        """Return the stacks (B, C, H, W) that games showed at their times."""
+        """Return the stacks (B, C, H, W) that games showed at their times, on the learner's device."""
         age = self._age[self._index(time, game)].unsqueeze(1)  # (B, 1)
         where = self._index(time.unsqueeze(1) - self._back, game.unsqueeze(1))  # (B, C)
         where = torch.where(self._back <= age, where, self._zero)
         if self._channels_last:
             return self._interleaved(where)
-        return self._frames.index_select(0, where.flatten()).view(len(time), self._stack, *self._shape)
+        stacks = self._frames.index_select(0, where.flatten()).view(len(time), self._stack, *self._shape)
+        return stacks.to(self.learner_device)
 
     def _interleaved(self, where: Tensor) -> Tensor:
         """Return the stacks (B, C, H, W) of the frames at `where`, (B, C), with channels last.

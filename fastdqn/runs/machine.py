@@ -37,7 +37,7 @@ def environment(device: torch.device) -> dict[str, Any]:
         "cores": process.cores(),
         "threads": torch.get_num_threads(),
         "memory_bytes": psutil.virtual_memory().total,
-        "gpu": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
+        "gpu": gpu_name(device),
         "commit": _commit(),
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
         "time": datetime.now().astimezone().isoformat(timespec="seconds"),
@@ -68,7 +68,34 @@ def cpu_name() -> str:
         vectors = [name for name in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if name in flags]
         if "model name" in fields:
             return f"{fields['model name']} family {fields.get('cpu family')} model {fields.get('model')} {vectors}"
+    if sys.platform == "darwin":
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            return _said("sysctl", "-n", "machdep.cpu.brand_string").strip()
     return platform.processor() or platform.machine()
+
+
+def gpu_name(device: torch.device) -> str | None:
+    """Return the name of the GPU that is `device`; on mps that of the chip that it is a part of."""
+    if device.type == "mps":
+        return f"GPU of {cpu_name()}"
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else None
+
+
+def wait_for(device: torch.device) -> None:
+    """Wait until `device` has done all that it was asked for."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    elif device.type == "mps":
+        torch.mps.synchronize()
+
+
+def peak_device_bytes(device: torch.device) -> int:
+    """Return the most memory that tensors have taken on `device`, 0 for the CPU; on mps, where nobody counts that, what
+    Metal's driver holds for this process now, with the memory that PyTorch keeps for later.
+    """
+    if device.type == "mps":
+        return torch.mps.driver_allocated_memory()
+    return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else 0
 
 
 def _commit() -> str | None:
@@ -77,13 +104,16 @@ def _commit() -> str | None:
     if not (here / ".git").exists():
         return None
 
-    def git(*words: str) -> str:
-        return subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True, timeout=10).stdout
-
     try:
-        return git("rev-parse", "--short=12", "HEAD").strip() + ("+" if git("status", "--porcelain", "-uno") else "")
+        changed = _said("git", "-C", str(here), "status", "--porcelain", "-uno")
+        return _said("git", "-C", str(here), "rev-parse", "--short=12", "HEAD").strip() + ("+" if changed else "")
     except (OSError, subprocess.SubprocessError):
         return None
+
+
+def _said(*command: str) -> str:
+    """Return what a command prints."""
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout
 
 
 def resident_bytes(parent: psutil.Process) -> int:

@@ -33,7 +33,7 @@ from fastdqn.runs.folder import (
     write_json,
 )
 from fastdqn.runs.limits import Limits, StopTest
-from fastdqn.runs.machine import environment_of, resident_bytes
+from fastdqn.runs.machine import environment_of, peak_device_bytes, resident_bytes
 from fastdqn.runs.neighbours import Neighbours
 from fastdqn.runs.progress import Progress, clock, ending
 from fastdqn.runs.records import Records
@@ -345,5 +345,5 @@ class Run:
             "profile": self.timed.shares(),
             "median_env_steps_per_s": self.counters.median_speed,
             "peak_rss_bytes": self.counters.peak_rss,
-            "peak_device_bytes": torch.cuda.max_memory_allocated(self.device) if self.device.type == "cuda" else 0,
+            "peak_device_bytes": peak_device_bytes(self.device),
         }

@@ -8,6 +8,8 @@ from collections.abc import Generator, Mapping
 
 import torch
 
+from fastdqn.runs.machine import wait_for
+
 
 def percentages(shares: Mapping[str, float]) -> str:
     """Return the shares of a whole as one line: "update 90.0%, acting 10.0%"."""
@@ -17,7 +19,7 @@ def percentages(shares: Mapping[str, float]) -> str:
 class Stopwatch:
     """Measures which part of a loop takes how much time; until `enable` is called it costs next to nothing.
 
-    On a CUDA device it waits after each part for the device, which otherwise works on while the host goes ahead.
+    On a GPU it waits after each part for the device, which otherwise works on while the host goes ahead.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -54,6 +56,5 @@ class Stopwatch:
     def _timed(self, part: str) -> Generator[None]:
         begin = time.perf_counter()
         yield
-        if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)
+        wait_for(self._device)
         self._seconds[part] = self._seconds.get(part, 0.0) + time.perf_counter() - begin
