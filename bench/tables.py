@@ -76,6 +76,7 @@ IDEAS = {  # and env steps/s of 2017 on a GTX 1080Ti
     "08_overlap": ("the emulators play while the update runs", ""),
     "09_cuda_graph": ("a whole update in one launch; on a CPU its fastest plain form", ""),
 }
+READ_FIRST = ("01_baseline", "08_overlap", "09_cuda_graph")
 STEPS_2017 = {"1": 154, "2": 200, "3": 212, "4": 227, "5": 228, "6": 232}
 CEILINGS = {
     "--wrappers classic": ("one game, classic wrappers", "01 to 04", "env steps/s"),
@@ -153,6 +154,17 @@ def ladder(page: Page, sources: Sources) -> str:
     first = f"There 01 made {spread(old.rows['01_baseline']['env_steps_per_s_all'])} env steps/s."
     note = f"{timed(page, sources.ladder, new)}\n{timed(page, sources.ladder_before, old)} {first}"
     return f"{grid(heads, rows, note)}\n\n!{page.data('env steps/s of all scripts', f'{sources.ladder}.png')}"
+
+
+def ladder_short(page: Page, sources: Sources) -> str:
+    timing = timing_of(page, sources.ladder)
+    rows: list[list[str]] = []
+    for script, (idea, in_2017) in IDEAS.items():
+        gain = f"{timing.rows[script]['gain_over_first']:.2f}"
+        read = page.link(script, f"experiments/{script}.py")
+        rows.append([f"**{read}**" if script in READ_FIRST else read, idea, gain, in_2017])
+    note = f"In bold: read these first. {machine(timing.stamp)}, {software([timing.stamp])}."
+    return grid(("script", "the idea", "speed, 01 = 1", "2017, GTX 1080Ti, env steps/s"), rows, note)
 
 
 def ceilings(page: Page, sources: Sources) -> str:
@@ -250,7 +262,8 @@ def variants(page: Page, sources: Sources) -> str:
     return grid(heads, rows, f"Measured on {where}, one run a variant; {software(stamps)}; each name links its data.")
 
 
-TABLES = {make.__name__.replace("_", "-"): make for make in (ladder, ceilings, steps, parts, pong, pong_runs, variants)}
+MAKERS = (ladder, ladder_short, ceilings, steps, parts, pong, pong_runs, variants)
+TABLES = {make.__name__.replace("_", "-"): make for make in MAKERS}
 BEGIN = "<!-- table: "
 MARKED = re.compile(rf"{BEGIN}(?P<name>\S*) -->\n(?P<body>(?:(?!{BEGIN}).)*?)<!-- end -->", re.DOTALL)
 
