@@ -37,7 +37,7 @@ def test_plain_lines_where_there_is_no_terminal(tmp_path: Path, capsys: pytest.C
         "episodes 1 ",
         "mean-100 3.00",
         "epsilon 0.700",
-        "loss 0.50000",
+        "loss 0.5 ",
         "elapsed 0:",
         "left ",
     ):
