@@ -9,6 +9,7 @@ have, is not tried out.
 from __future__ import annotations
 
 import contextlib
+import importlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -121,6 +122,7 @@ def mps_without_apple(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         what was asked of torch.mps, call by call.
     """
     asked: list[str] = []
+    importlib.import_module("torch._dynamo")  # a mode imports it, and it looks at what is replaced here
     is_enabled = torch.is_autocast_enabled
     with monkeypatch.context() as patch:
         patch.setattr(torch, "Generator", _Generator)
