@@ -34,6 +34,7 @@ from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions, UpdateOpt
 from fastdqn.options.game import GameOptions, VectorOptions
 from fastdqn.options.parts import FreezeOptions, PartOptions
 from fastdqn.options.run import RunOptions
+from fastdqn.replay.recorder import Recorder, few_rows
 from fastdqn.runs.run import Run
 from fastdqn.schedules import groups, target_sync_due
 from fastdqn.types import Metrics
@@ -61,7 +62,8 @@ def train(options: Options) -> Run:
     batch_size = dqn.batch_size * steps
     trainer = SeveralGradients(learner, options.agent.gradient_threads)
     threads = Threads(learner, games.obs_shape, games.num_actions, batch_size)
-    recorder = build.build_recorder(replay, games, dqn)
+    shown = few_rows(games.num_envs, games.obs_shape, device, channels_last=True, newest=lambda: games.newest)
+    recorder = Recorder(replay, shown, dqn.replay_initial)
     trial = FreezeTrial(freeze.freeze_share, freeze.freeze_slack)
 
     def eager(count: int) -> list[Metrics]:

@@ -39,7 +39,6 @@ from fastdqn.options.run import RunOptions
 from fastdqn.replay.memory import check_memory, describe_frame_replay, describe_replay
 from fastdqn.replay.nstep import NStep
 from fastdqn.replay.prioritized import DeviceReplay, PrioritizedReplay
-from fastdqn.replay.recorder import Recorder, few_rows
 from fastdqn.replay.ring import FrameReplay
 from fastdqn.replay.stacks import GameStacks
 from fastdqn.replay.transitions import TransitionList
@@ -232,12 +231,6 @@ def build_device_replay(
     if parts is None or not parts.prioritized:
         return frames
     return PrioritizedReplay(frames, parts.priority_exponent, parts.priority_floor)
-
-
-def build_recorder(replay: DeviceReplay, envs: VectorEnv, dqn: DQNOptions) -> Recorder:
-    """Return what stores steps of the games in `replay`, and can be paused."""
-    shown = few_rows(envs.num_envs, envs.obs_shape, replay.device, channels_last=True, newest=lambda: envs.newest)
-    return Recorder(replay, shown, dqn.replay_initial)
 
 
 def build_player(env: PlayEnv, seed: int, dqn: DQNOptions, network: nn.Module, env_steps: int = 0) -> Player:

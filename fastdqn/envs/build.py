@@ -10,6 +10,7 @@ import gymnasium
 
 from fastdqn.envs import classic, games, opencv
 from fastdqn.envs.own import OwnEnv, WholePicture
+from fastdqn.errors import UserError
 from fastdqn.options.game import GameOptions
 
 Wrappers = Literal["classic", "opencv"]
@@ -55,7 +56,9 @@ def bare_env(game: GameOptions) -> classic.FrameEnv:
     and frame limit.
     """
     if games.is_custom(game.name):
-        return OwnEnv(game)
+        env = OwnEnv(game.name, game.frame_limit)
+        _check_asked(env, game)
+        return env
     ale: Any = ale_py  # its compiled half has no types
     ale.ALEInterface.setLoggerMode(ale.LoggerMode.Error)  # before the first one prints its banner
     return ale.AtariEnv(
@@ -118,3 +121,23 @@ def _wrapped(env: classic.FrameEnv, game: GameOptions, own_side: int | None = No
 
 def _yes(flag: bool) -> str:
     return "yes" if flag else "no"
+
+
+def _check_asked(env: OwnEnv, game: GameOptions) -> None:
+    """Refuse what is off by default and cannot be had in an environment of one's own."""
+    if game.sticky_actions > 0 or game.full_action_set:
+        flag = "--sticky-actions" if game.sticky_actions > 0 else "--full-action-set"
+        raise UserError(f"{flag} is a setting of Atari's emulator, which {env.name} does not have.")
+    if game.noop_max > 0 and env.meanings and env.meanings[0] != "NOOP":
+        raise UserError(
+            f"--noop-max plays action 0 as the one that does nothing, which {env.name} calls {env.meanings[0]!r}."
+        )
+    if game.fire_reset and not classic.waits_for_fire(env):
+        raise UserError(
+            f"--fire-reset presses action 1, which get_action_meanings() must call FIRE, and then action 2; "
+            f"{env.name} does not have them."
+        )
+    if game.episodic_life and "lives" not in env.reset()[1]:
+        raise UserError(
+            f'--episodic-life reads the number of lives from info["lives"], which {env.name} does not have.'
+        )

@@ -19,10 +19,8 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
-from fastdqn.envs.classic import waits_for_fire
 from fastdqn.envs.frames import FrameStore
 from fastdqn.errors import RunError, UserError
-from fastdqn.options.game import GameOptions
 from fastdqn.types import Frame
 
 SMALLEST = 8
@@ -41,37 +39,37 @@ class OwnEnv(gymnasium.Env[Any, Any]):
     """An environment of the user's: its actions from 0 to A - 1, its pictures, one frame for each step.
 
     Args:
-        game: what it is called, and how many frames a game may have.
+        name: module:function.
+        frame_limit: frames that a game may have.
 
     Raises:
-        UserError: it cannot be loaded, cannot be learnt from here, or lacks what `game` asks for.
+        UserError: it cannot be loaded, or cannot be learnt from here.
         RunError: it cannot be made.
     """
 
-    def __init__(self, game: GameOptions) -> None:
-        self.name = game.name
-        factory = _loaded(game.name)
+    def __init__(self, name: str, frame_limit: int) -> None:
+        self.name = name
+        factory = _loaded(name)
         try:
             env = factory()
         except Exception as error:
             raise self._failure("its constructor", error) from error
         if not isinstance(env, gymnasium.Env):
-            raise UserError(f"{game.name} must return a gymnasium.Env, not {type(env).__name__}.")
+            raise UserError(f"{name} must return a gymnasium.Env, not {type(env).__name__}.")
         self.env = cast("gymnasium.Env[Any, Any]", env)
         self.metadata = self.env.metadata
         actions: Any = getattr(self.env, "action_space", None)
         shown: Any = getattr(self.env, "observation_space", None)
-        _check_spaces(game.name, actions, shown)
+        _check_spaces(name, actions, shown)
         self._first, self._count = int(actions.start), int(actions.n)
         self.action_space = Discrete(self._count)
         self.observation_space = shown
-        self._limit = game.frame_limit
+        self._limit = frame_limit
         self._frames = 0
         self.picture: Picture = np.zeros(shown.shape, np.uint8)
         """The newest one."""
         self.meanings = self._meanings()
         """Names of the actions (A), where the environment has them."""
-        self._check_asked(game)
 
     def get_action_meanings(self) -> list[str]:
         """Return a name for each action."""
@@ -118,25 +116,6 @@ class OwnEnv(gymnasium.Env[Any, Any]):
         except Exception as error:
             raise self._failure("get_action_meanings", error) from error
         return names if len(names) == self._count else None
-
-    def _check_asked(self, game: GameOptions) -> None:
-        """Refuse what is off by default and cannot be had here."""
-        if game.sticky_actions > 0 or game.full_action_set:
-            flag = "--sticky-actions" if game.sticky_actions > 0 else "--full-action-set"
-            raise UserError(f"{flag} is a setting of Atari's emulator, which {self.name} does not have.")
-        if game.noop_max > 0 and self.meanings and self.meanings[0] != "NOOP":
-            raise UserError(
-                f"--noop-max plays action 0 as the one that does nothing, which {self.name} calls {self.meanings[0]!r}."
-            )
-        if game.fire_reset and not waits_for_fire(self):
-            raise UserError(
-                f"--fire-reset presses action 1, which get_action_meanings() must call FIRE, and then action 2; "
-                f"{self.name} does not have them."
-            )
-        if game.episodic_life and "lives" not in self.reset()[1]:
-            raise UserError(
-                f'--episodic-life reads the number of lives from info["lives"], which {self.name} does not have.'
-            )
 
     def _failure(self, during: str, error: Exception) -> RunError:
         return RunError(f"The environment {self.name} failed in {during}: {_said(error)}.")

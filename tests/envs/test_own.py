@@ -76,7 +76,7 @@ def test_an_array_that_is_drawn_into_again_is_copied() -> None:
 
 def test_ataris_defaults_are_off_unless_asked_for() -> None:
     plain = parse("01_baseline", "--game", DOTS).game
-    assert plain == GameOptions(DOTS, 1, 0, 4, False, False, False, 0.0, False, None)
+    assert plain == GameOptions(DOTS, None, 1, 0, 4, False, False, False, 0.0, False, None)
     asked = parse("01_baseline", "--game", DOTS, *AS_ATARI, "--max-frames", "50").game
     assert asked == GameOptions(DOTS, max_frames=50)
     assert parse("10_rainbow", *AS_ATARI, "--game", DOTS, "--no-clip-rewards").game.clip_rewards is False
@@ -107,7 +107,7 @@ def finished(env: Any) -> list[tuple[float, int, bool]]:
     terminated = truncated = False
     while not terminated and not truncated:
         _, _, terminated, truncated, _ = env.step(0)
-    return [tuple(end) for end in env.get_wrapper_attr("pop_finished")()]
+    return [tuple(end)[:3] for end in env.get_wrapper_attr("pop_finished")()]
 
 
 def test_scores_are_raw_sums_and_limits_truncate() -> None:

@@ -25,7 +25,7 @@ from tests.helpers.scripts import AS_ATARI, ROOT, TOY_CATCH, command, only_run, 
 
 DOTS = "tests.helpers.own:Dots"  # an environment of one's own
 HALF, WHOLE = "130", "260"
-CLOCK = ("elapsed", "first_update", "records", "rss", "peak_rss", "lines")
+CLOCK = ("elapsed", "first_update", "records", "rss", "peak_rss", "neighbours", "lines")
 """What a state says of the clock and of the machine's memory."""
 
 

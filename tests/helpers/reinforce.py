@@ -101,7 +101,7 @@ class Reinforce(NothingUnfinished):
         set_generator(self.rng, state["rng"])
 
 
-def train(options: Options) -> None:
+def train(options: Options) -> Run:
     device = prepare_device(options.run.device, options.run.cuda, options.run.threads)
     env = build_env(options.game, "opencv")
     agent = Reinforce(options.reinforce, spaces_of(env)[1], options.run.seed)
@@ -115,6 +115,7 @@ def train(options: Options) -> None:
             run.played(played)
             if agent.add(played.transitions[0]):
                 run.updated(*agent.update())
+    return run
 
 
 if __name__ == "__main__":

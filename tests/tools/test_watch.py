@@ -37,7 +37,7 @@ def test_watch_records_a_game(runs: TrainedRuns, tmp_path: Path, name: str) -> N
 @pytest.mark.parametrize("shape", [(50, 70, 3), (9, 25), (501, 333, 1)])
 def test_a_picture_of_ones_own_is_shown_as_it_is_but_larger(shape: tuple[int, ...]) -> None:
     """Both sides even, as some players of videos want it, and high enough for the values beside it."""
-    env: Any = OwnEnv(game_of(lambda: Dots(shape)))
+    env: Any = OwnEnv(game_of(lambda: Dots(shape)).name, 10**9)
     picture = env.reset(seed=0)[0]
     screen = _screen(env)
     height, width = shape[:2]
