@@ -248,6 +248,7 @@ class DQNLearner(NothingUnfinished):
         self.target.load_state_dict(state["target"])
         load_optimizer(self.group.optimizer, state["optimizer"])
         set_generator(self.noise, state["noise"])
+        self._keep_up()  # before replicas compute with the same weights
 
     def _keep_up(self) -> None:
         """Let lowered weights be those of now, whoever has written to the full ones."""
