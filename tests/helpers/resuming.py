@@ -14,7 +14,7 @@ VECTOR = (*PLAIN, "--num-envs", "3", "--env-threads", "2", "--steps", "4")
 NARROW = ("--network", "narrow", "--frame-size", "42")
 RAINBOW = (
     *(*PLAIN, "--num-envs", "3", "--env-threads", "2", "--steps", "1", "--gradient-threads", "2"),
-    *("--variant", "rainbow", *NARROW, "--report-env-steps", "50", "--held-out", "20"),
+    *("--variant", "rainbow", *NARROW, "--report-env-steps", "50", "--held-out", "20", "--importance-decay", "260"),
 )
 
 
