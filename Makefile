@@ -6,7 +6,7 @@ BEST := experiments/11_pong_in_seconds.py
 ARGS ?=
 .DEFAULT_GOAL := help
 
-.PHONY: help pong test test-newest test-oldest check bench tables format clean
+.PHONY: help pong test test-slow test-newest test-oldest check bench tables format clean
 
 help: ## this list
 	@echo 'make TARGET [ARGS="..."], where ARGS goes to the command, and TARGET is one of'
@@ -15,8 +15,11 @@ help: ## this list
 pong: $(VENV)/ready ## train Pong with the fastest script, on the GPU if there is one
 	$(BIN)/python $(BEST) --device auto $(ARGS)
 
-test: $(VENV)/ready ## all tests, slow learning tests included
-	$(BIN)/python -m pytest --numprocesses logical $(ARGS)
+test: $(VENV)/ready ## all tests but those that learn for long
+	$(BIN)/python -m pytest --numprocesses logical -m "not slow" $(ARGS)
+
+test-slow: $(VENV)/ready ## the tests that learn for long: every script and every variant learns Catch
+	$(BIN)/python -m pytest --numprocesses logical -m slow $(ARGS)
 
 test-newest: ## all tests with the newest versions that PYTHON can have, in an environment of its own
 	$(call test-with,/dev/null)

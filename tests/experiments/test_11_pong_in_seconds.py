@@ -30,7 +30,6 @@ def test_bad_values_are_one_sentence(words: str) -> None:
         parse("11_pong_in_seconds", *words.split())
 
 
-@pytest.mark.slow
 def test_it_learns_catch_and_is_then_frozen(tmp_path: Path) -> None:
     """From three quarters of all games won on it learns nothing while it wins 0.9 of them, and it stays good."""
     words = (*RAINBOW_CATCH, "--device", "cpu", "--freeze-share", "0.9", "--epsilon-final", "0.03")

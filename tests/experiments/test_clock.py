@@ -17,7 +17,7 @@ from tests.helpers.scripts import records, summary, train
 
 FROZEN = (
     *("--device", "cpu", "--small", "--freeze-slack", "1", "--replay-initial", "200", "--replay-size", "5000"),
-    *("--max-frames", "2400", "--checkpoint-minutes", "None", "--threads", "1"),
+    *("--max-frames", "1800", "--checkpoint-minutes", "None", "--threads", "1"),
 )
 
 
@@ -57,7 +57,6 @@ class Scorer:
         monkeypatch.setattr(AtariVector, "recv", noted)
 
 
-@pytest.mark.slow
 def test_a_frozen_agents_hundred_games_are_different_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """11 as it is, with an agent that always acts in the same way and is frozen after the first point."""
     monkeypatch.setattr(freeze_trial, "POINTS", 1)
