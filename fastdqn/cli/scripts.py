@@ -20,15 +20,12 @@ from fastdqn.options.game import OWN_GAME, PRESENTATIONS, ProtocolName
 from fastdqn.options.groups import Groups, check, defaults_of, flag_of, groups_of, options_from
 from fastdqn.options.parts import VARIANTS
 from fastdqn.options.presets import NO_EPSILON, changed, record_changes, with_names
-from fastdqn.options.run import RunOptions
+from fastdqn.options.run import STOP_EPSILON, RunOptions
 
 if TYPE_CHECKING:
     from fastdqn.runs.run import Run
 
 OptionsT = TypeVar("OptionsT")
-STOP_EPSILON = 0.02
-"""The least epsilon of a game that counts towards a stop score: that of the 2017 post. A policy without chance would
-play a few games again and again."""
 
 
 def start(

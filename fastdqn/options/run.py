@@ -8,6 +8,10 @@ from pathlib import Path
 from fastdqn.errors import UserError
 from fastdqn.options.fields import above_zero, at_least, beside
 
+STOP_EPSILON = 0.02
+"""The least epsilon of a game that counts towards a stop score: that of the 2017 post. A policy without chance would
+play a few games again and again."""
+
 
 @dataclass(frozen=True)
 class RunOptions:

@@ -15,10 +15,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from fastdqn import process
 from fastdqn.envs import games
 from fastdqn.errors import UserError
+from fastdqn.options.run import STOP_EPSILON
 from fastdqn.runs.folder import saving, write_json
 from fastdqn.runs.run import Run
 from fastdqn.seeds import as_int, seeds_of
-from fastdqn.tools.evaluate import Agent, Score, evaluate, load_agent
+from fastdqn.tools.evaluate import PROTOCOLS, Agent, Score, evaluate, load_agent
 
 MOST_AT_ONCE = 32
 ERRORS = 2.0
@@ -34,7 +35,11 @@ class Examination(NamedTuple):
     games: int | None  # None for as many as the run's options say
 
 
-EXAMINATIONS = (Examination("fresh", "training", 0.02, None), Examination("nature", "nature", 0.05, 30))
+_NATURE = PROTOCOLS["nature"]
+EXAMINATIONS = (
+    Examination("fresh", "training", STOP_EPSILON, None),
+    Examination("nature", "nature", _NATURE.epsilon or 0.0, _NATURE.episodes),
+)
 
 
 def play_fresh(run: Run) -> None:
@@ -50,7 +55,8 @@ def play_fresh(run: Run) -> None:
     if run.reason != "solved" or run.options.fresh_games == 0 or not path.exists():
         return
     summary: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    if EXAMINATIONS[0].name in summary:
+    left = [one for one in EXAMINATIONS if one.protocol == "training" or not games.is_custom(run.game)]
+    if all(one.name in summary for one in left):
         return
     torch.set_num_threads(process.cores())
     console = Console(highlight=False)
@@ -61,8 +67,8 @@ def play_fresh(run: Run) -> None:
         return
     seed = as_int(seeds_of(run.options.seed).fresh)
     with process.running():
-        for number, one in enumerate(EXAMINATIONS):
-            if games.is_custom(run.game) and one.protocol != "training":
+        for number, one in enumerate(left):
+            if one.name in summary:  # an earlier process was stopped after it
                 continue
             count = one.games or run.options.fresh_games
             noisy = agent.options.parts is not None and agent.options.parts.noisy
@@ -70,10 +76,11 @@ def play_fresh(run: Run) -> None:
             score = _played(agent, one, count, epsilon, seed + number, console)
             if score.stopped:
                 console.print(
-                    f"the fresh games were stopped; fastdqn evaluate {run.folder} --epsilon {epsilon:g} plays them",
+                    f"the fresh games were stopped; fastdqn evaluate {run.folder} --protocol {one.protocol} "
+                    f"--epsilon {epsilon:g} plays them",
                     soft_wrap=True,
                 )
-                return
+                break
             found = score.as_dict("")
             kept = ("games", "mean", "median", "standard_error", "scores", "truncated")
             summary[one.name] = {"epsilon": epsilon, "seed": seed + number, **{name: found[name] for name in kept}}
