@@ -17,7 +17,7 @@ from tests.helpers.scripts import records, summary, train
 
 FROZEN = (
     *("--device", "cpu", "--small", "--freeze-slack", "1", "--replay-initial", "200", "--replay-size", "5000"),
-    *("--max-frames", "1800", "--checkpoint-minutes", "None", "--threads", "1"),
+    *("--max-frames", "3600", "--checkpoint-minutes", "None", "--threads", "1"),
 )
 
 
