@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from torch import Tensor
 
 from fastdqn import build
 from fastdqn.algorithms.dqn import PROGRESS
@@ -32,7 +33,7 @@ from fastdqn.execution.side_by_side import SeveralGradients
 from fastdqn.execution.threads import Threads
 from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions, UpdateOptions
 from fastdqn.options.game import GameOptions, VectorOptions
-from fastdqn.options.parts import FreezeOptions, PartOptions
+from fastdqn.options.parts import FreezeOptions, PartOptions, ReturnOptions
 from fastdqn.options.run import RunOptions
 from fastdqn.replay.recorder import Recorder, few_rows
 from fastdqn.runs.run import Run
@@ -50,6 +51,7 @@ class Options:
     update: UpdateOptions
     agent: AgentOptions
     parts: PartOptions
+    returns: ReturnOptions
     freeze: FreezeOptions
 
 
@@ -57,7 +59,8 @@ def train(options: Options) -> Run:
     dqn, steps, freeze = options.dqn, options.pace.steps, options.freeze
     prepare_memory()
     device, games, learner, replay, policy, schedule, diagnostics, notes = build.games_on_device(
-        *(options.run, options.game, dqn, options.pace, options.vector, options.update, options.agent, options.parts)
+        *(options.run, options.game, dqn, options.pace, options.vector),
+        *(options.update, options.agent, options.parts, options.returns),
     )
     batch_size = dqn.batch_size * steps
     trainer = SeveralGradients(learner, options.agent.gradient_threads)
@@ -73,11 +76,14 @@ def train(options: Options) -> Run:
             replay.write_back(batch, metrics.priority)
         return made
 
+    def act(obs: Tensor) -> Tensor:
+        return trainer.act(obs, recorder.values)
+
     update: Callable[[int], list[Metrics]] = eager
-    policy.greedy = lambda: actions_for(trainer.act, recorder.stacks())
+    policy.greedy = lambda: actions_for(act, recorder.stacks())
     if graphs_on(device):
         update = Graphed(eager, replay.generator, learner.noise)
-        policy.greedy = GraphedActions(lambda: trainer.act(recorder.stacks()), learner.noise)
+        policy.greedy = GraphedActions(lambda: act(recorder.stacks()), learner.noise)
 
     with Run(__file__, options, device, "vector", notes, PROGRESS, dqn.replay_initial) as run:
         run.weights.tensors = learner.actor.state_dict()

@@ -34,11 +34,12 @@ from fastdqn.nouns import GamesOnDevice, ManyGames, OneGame, PlayerElsewhere
 from fastdqn.options.agents import AGENTS
 from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions, UpdateOptions
 from fastdqn.options.game import GameOptions, PlayerOptions, VectorOptions
-from fastdqn.options.parts import PartOptions
+from fastdqn.options.parts import PartOptions, ReturnOptions
 from fastdqn.options.run import RunOptions
 from fastdqn.replay.memory import check_memory, describe_frame_replay, describe_replay
 from fastdqn.replay.nstep import NStep
-from fastdqn.replay.prioritized import DeviceReplay, PrioritizedReplay
+from fastdqn.replay.prioritized import PrioritizedReplay
+from fastdqn.replay.returns import DeviceReplay, ReturnReplay
 from fastdqn.replay.ring import FrameReplay
 from fastdqn.replay.stacks import GameStacks
 from fastdqn.replay.transitions import TransitionList
@@ -119,6 +120,7 @@ def games_on_device(
     update: UpdateOptions | None = None,
     agent: AgentOptions | None = None,
     parts: PartOptions | None = None,
+    returns: ReturnOptions | None = None,
 ) -> GamesOnDevice:
     """Return what plays and learns many games at once, with the replay on the device that trains.
 
@@ -129,13 +131,19 @@ def games_on_device(
     check_games(num_envs_of(vector), run, dqn, pace)  # before memory is taken for them
     envs, note = build_games(game, vector, seeds.env)
     form = PLAIN if update is None else fastest_form(update, device)
-    learner = build_learner(seeds, dqn, envs.obs_shape, envs.num_actions, device, form, update, agent, parts)
-    replay = build_device_replay(seeds, dqn, envs, device, parts, channels_last=update is not None)
+    whole = returns is not None and returns.trace_decay is not None
+    learner = build_learner(
+        *(seeds, dqn, envs.obs_shape, envs.num_actions, device, form, update, agent, parts), bootstrap=not whole
+    )
+    replay = build_device_replay(seeds, dqn, envs, device, parts, returns, channels_last=update is not None)
     policy = build_policy(lambda: actions_for(learner.act, replay.stacks()), envs, seeds)
+    policy.always = whole
     reported = agent or AgentOptions()
     notes = [*describe_device(device), note, _learning(dqn, pace, update, agent, parts)]
     if parts is not None:
         notes.append(parts.describe(reported.network, dqn.double))
+    if returns is not None and whole:
+        notes.append(returns.describe())
     notes += [run.describe_end(), describe_frame_replay(dqn.replay_size, device, vector.frame_size**2)]
     if update is not None:
         notes.append(form.describe(device))
@@ -182,12 +190,15 @@ def build_learner(
     update: UpdateOptions | None = None,
     agent: AgentOptions | None = None,
     parts: PartOptions | None = None,
+    bootstrap: bool = True,
 ) -> DQNLearner:
-    """Return the learner, with its networks on `device`."""
+    """Return the learner, with its networks on `device`; `bootstrap` says whether it needs a target network."""
     network = partial(build_network, seeds, obs_shape, num_actions, update, agent, parts)
     agent = agent or AgentOptions()
     rmsprop = dqn.rmsprop_epsilon if dqn.optimizer == "rmsprop" else None
-    settings = Settings(dqn.learning_rate, dqn.adam_epsilon, rmsprop, dqn.double, agent.target_average, agent.act_with)
+    settings = Settings(
+        *(dqn.learning_rate, dqn.adam_epsilon, rmsprop, dqn.double, agent.target_average, agent.act_with), bootstrap
+    )
     noise = torch.Generator(device).manual_seed(as_int(seeds.noise))
     return DQNLearner(network().to(device), network, settings, form, _objective_of(dqn, parts, device), noise)
 
@@ -208,9 +219,10 @@ def build_device_replay(
     envs: VectorEnv,
     device: torch.device,
     parts: PartOptions | None = None,
+    returns: ReturnOptions | None = None,
     channels_last: bool = False,
 ) -> DeviceReplay:
-    """Return the empty replay of frames on `device`, drawn from uniformly or by priority.
+    """Return the empty replay of frames on `device`, drawn from uniformly or by priority, or with returns.
 
     Raises:
         UserError: it will not fit, or is too small for so many games.
@@ -228,6 +240,8 @@ def build_device_replay(
         channels_last,
         lambda: envs.newest,
     )
+    if returns is not None and returns.trace_decay is not None:
+        return ReturnReplay(frames, returns.trace_decay, dqn.gamma, returns.block_steps)
     if parts is None or not parts.prioritized:
         return frames
     return PrioritizedReplay(frames, parts.priority_exponent, parts.priority_floor)

@@ -57,6 +57,7 @@ class Settings:
     double: bool = False  # Double Q-learning (van Hasselt et al. 2015)
     target_average: float | None = None  # share by which each step moves the target; None to copy it
     act_with: Literal["online", "target"] = "online"  # the network whose greedy actions are played
+    bootstrap: bool = True  # False where batches bring whole returns: the target network says nothing then
 
 
 class DQNLearner(NothingUnfinished):
@@ -133,11 +134,16 @@ class DQNLearner(NothingUnfinished):
         """Draw new noise for the network that plays, if it has noisy layers."""
         draw_noise(self._noisy_actor, self.noise)
 
-    def greedy(self, obs: Tensor) -> Tensor:
-        """Return the actions (N,) of largest value for (N, C, H, W), with the noise that there is."""
+    def greedy(self, obs: Tensor, largest: Tensor | None = None) -> Tensor:
+        """Return the actions (N,) of largest value for (N, C, H, W), with the noise that there is; write these values
+        to `largest`, (N,), if it is given.
+        """
         self._keep_up()
         with torch.no_grad():
-            return self.objective.values(self._outputs(self._actor, obs)).argmax(dim=1)
+            values = self.objective.values(self._outputs(self._actor, obs))
+            if largest is not None:
+                largest.copy_(values.amax(dim=1))
+            return values.argmax(dim=1)
 
     def values(self, obs: Tensor) -> Tensor:
         """Return the online network's values, float32 (B, A), for uint8 (B, C, H, W), as the update computes them."""
@@ -155,19 +161,11 @@ class DQNLearner(NothingUnfinished):
     def gradient(self, group: Group, batch: Batch) -> Metrics:
         """Leave the gradient of the mean error on `batch` (B transitions on the device) with the online network."""
         self._keep_up()
-        draw_noise(self._noisy_target, self.noise)
-        # Two regions: in one, PyTorch before 2.11 reuses the selector's bf16 weights, which carry no gradient.
-        with torch.no_grad(), self._arithmetic():
-            next_obs = batch.next_obs
-            if self._shared is not None:
-                next_obs = self._shared.pixels(next_obs)
-            output_t = selector_t = self._target(next_obs)  # (B, A) or (B, A, Z)
-            if self._selector is not None:
-                self.draw_noise()
-                selector_t = self._selector(next_obs)
+        following = self._following(batch) if self._settings.bootstrap else None
         self.draw_noise()
         with self._arithmetic():
             output_tm1 = self.computing(batch.obs)
+        output_t, selector_t = following or (output_tm1.detach(), output_tm1.detach())
         errors = self.objective.errors(output_tm1, batch, output_t, selector_t)
         loss = weighted_mean(errors.loss, batch.weight)
         self._drop_gradient(group)
@@ -249,6 +247,20 @@ class DQNLearner(NothingUnfinished):
         load_optimizer(self.group.optimizer, state["optimizer"])
         set_generator(self.noise, state["noise"])
         self._keep_up()  # before replicas compute with the same weights
+
+    def _following(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return the target network's and the selector's outputs for what follows, (B, A) or (B, A, Z) each."""
+        draw_noise(self._noisy_target, self.noise)
+        # A region of its own: in one, PyTorch before 2.11 reuses the selector's bf16 weights, which carry no gradient.
+        with torch.no_grad(), self._arithmetic():
+            next_obs = batch.next_obs
+            if self._shared is not None:
+                next_obs = self._shared.pixels(next_obs)
+            output_t = selector_t = self._target(next_obs)
+            if self._selector is not None:
+                self.draw_noise()
+                selector_t = self._selector(next_obs)
+        return output_t, selector_t
 
     def _keep_up(self) -> None:
         """Let lowered weights be those of now, whoever has written to the full ones."""

@@ -123,6 +123,7 @@ class VectorEpsilonGreedy(_Exploring):
 
     Args:
         greedy: returns the N actions of largest value for the newest observations; may be replaced by a faster way.
+            It is not asked where all games explore, unless `always` says so.
         num_envs: N.
         num_actions: A.
         rng: decides which games explore, and how.
@@ -132,6 +133,7 @@ class VectorEpsilonGreedy(_Exploring):
         self, greedy: Callable[[], NDArray[np.int64]], num_envs: int, num_actions: int, rng: np.random.Generator
     ) -> None:
         self.greedy = greedy
+        self.always = False
         self._num_envs = num_envs
         self._num_actions = num_actions
         super().__init__(rng)
@@ -140,7 +142,7 @@ class VectorEpsilonGreedy(_Exploring):
         """Return N actions in [0, A), int64, for N probabilities to explore."""
         explore = self._rng.random(self._num_envs) < epsilon
         actions = self._rng.integers(self._num_actions, size=self._num_envs)
-        if explore.all():
+        if explore.all() and not self.always:
             return actions
         return np.where(explore, actions, self.greedy())
 

@@ -66,7 +66,7 @@ class Replicable(Protocol):
     def stepped(self, group: Group) -> None: ...
     def replica(self, number: int) -> Any: ...
     def draw_acting_noise(self) -> None: ...
-    def greedy(self, obs: Tensor) -> Tensor: ...
+    def greedy(self, obs: Tensor, largest: Tensor | None = None) -> Tensor: ...
     def state(self) -> dict[str, Any]: ...
     def load(self, state: Mapping[str, Any]) -> None: ...
 
@@ -114,13 +114,18 @@ class SeveralGradients(NothingUnfinished):
         for parameter, own in zip(self.learner.group.parameters, gradient, strict=True):
             parameter.grad = own
 
-    def act(self, obs: Tensor) -> Tensor:
-        """Return the actions (N,) for (N, C, H, W); in each thread those of some of the games."""
+    def act(self, obs: Tensor, largest: Tensor | None = None) -> Tensor:
+        """Return the actions (N,) for (N, C, H, W), in each thread those of some of the games; write their values to
+        `largest`, (N,), if it is given.
+        """
         self.learner.draw_acting_noise()
-        if self._acting.count == 1:
-            return self.learner.greedy(obs)
-        parts = obs.chunk(self._acting.count)
-        return torch.cat(self._acting(*[partial(self.learner.greedy, part) for part in parts]))
+        count = self._acting.count
+        if count == 1:
+            return self.learner.greedy(obs, largest)
+        parts = obs.chunk(count)
+        places = [None] * len(parts) if largest is None else largest.chunk(count)
+        pieces = [partial(self.learner.greedy, part, place) for part, place in zip(parts, places, strict=True)]
+        return torch.cat(self._acting(*pieces))
 
     def pause_updates(self, paused: bool) -> None:
         """Take note whether there will be no updates for a while, only actions.

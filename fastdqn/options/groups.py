@@ -14,7 +14,7 @@ from fastdqn.errors import UserError
 from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions, UpdateOptions
 from fastdqn.options.fields import changes_learning
 from fastdqn.options.game import GameOptions, PlayerOptions, VectorOptions
-from fastdqn.options.parts import FreezeOptions, PartOptions, SeriesOptions
+from fastdqn.options.parts import FreezeOptions, PartOptions, ReturnOptions, SeriesOptions
 from fastdqn.options.run import RunOptions
 
 OptionsT = TypeVar("OptionsT")
@@ -33,6 +33,7 @@ class Groups:
     update: UpdateOptions | None = None
     agent: AgentOptions | None = None
     parts: PartOptions | None = None
+    returns: ReturnOptions | None = None
     series: SeriesOptions | None = None
     freeze: FreezeOptions | None = None
 
@@ -53,8 +54,35 @@ class Groups:
                 f"--steps {steps} cannot be more than --target-sync {dqn.target_sync}: "
                 "the target network would miss copies."
             )
+        if self.returns is not None and self.returns.trace_decay is not None:
+            self._check_returns(self.returns, dqn)
         if self.agent is not None and self.agent.gradient_threads > 1:
             self._check_gradient_threads(self.agent.gradient_threads, steps, dqn)
+
+    def _check_returns(self, returns: ReturnOptions, dqn: DQNOptions) -> None:
+        """Refuse what lambda-returns leave no room for."""
+        agent, parts = self.agent or AgentOptions(), self.parts or PartOptions()
+        beside = {
+            "--n-step": dqn.n_step > 1,
+            "--double": dqn.double,
+            "--prioritized": parts.prioritized,
+            "--distributional": parts.distributional,
+            "--target-average": agent.target_average is not None,
+            "--act-with target": agent.act_with == "target",
+        }
+        for option in [option for option, on in beside.items() if on]:
+            raise UserError(
+                f"{option} contradicts --trace-decay {returns.trace_decay:g}, which learns lambda-returns without a "
+                "target network."
+            )
+        games = 1 if self.vector is None or self.vector.num_envs is None else self.vector.num_envs
+        for name, size in (("--replay-initial", dqn.replay_initial), ("--replay-size", dqn.replay_size)):
+            least = (1 if name == "--replay-initial" else 3) * returns.block_steps * games
+            if size < least:
+                raise UserError(
+                    f"{name} {size} is too small for blocks of {returns.block_steps} env steps of {games} games; it "
+                    f"must be at least {least}."
+                )
 
     def _check_gradient_threads(self, threads: int, steps: int, dqn: DQNOptions) -> None:
         group = threads * steps

@@ -98,6 +98,29 @@ class SeriesOptions:
 
 
 @dataclass(frozen=True)
+class ReturnOptions:
+    """What an agent learns instead of the target network's values."""
+
+    trace_decay: float | None = None
+    """Lambda of lambda-returns, of the values that the network gave while it played (Peng & Williams 1996): 0 for one
+    step, 1 for whole games. There is no target network then. By default none: n-step returns and a target network."""
+    block_steps: int = 64
+    """Env steps of each game after which their returns are computed."""
+
+    def check(self) -> None:
+        """Raise UserError for a value out of range."""
+        between(self.trace_decay, 0.0, 1.0, "--trace-decay")
+        at_least(self.block_steps, 1, "--block-steps")
+
+    def describe(self) -> str:
+        """Return one line about the returns that are learnt."""
+        return (
+            f"lambda-returns, lambda {self.trace_decay:g}, of values given while playing, in blocks of "
+            f"{self.block_steps} env steps of each game; no target network"
+        )
+
+
+@dataclass(frozen=True)
 class FreezeOptions:
     """An agent that wins stops learning for as long as it wins."""
 

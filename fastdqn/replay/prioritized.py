@@ -143,7 +143,3 @@ class PrioritizedReplay:
             "priority/max": high,
             "priority/beta": float(self._beta),
         }
-
-
-DeviceReplay = FrameReplay | PrioritizedReplay
-"""Frames on the device, drawn from uniformly or by priority."""

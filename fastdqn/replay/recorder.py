@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fastdqn.replay.prioritized import DeviceReplay
+from fastdqn.replay.returns import DeviceReplay, ReturnReplay
 from fastdqn.replay.ring import FrameReplay
 from fastdqn.states import copied
 from fastdqn.types import Frame, VectorStep
@@ -50,6 +50,8 @@ class Recorder:
     def add(self, actions: NDArray[np.int64], step: VectorStep) -> None:
         """Show what came of the actions (N,) in the newest observations, and store it."""
         self._shown.add(actions, step)
+        if self._missed is None:
+            self._note()
         if self._paused and len(self.replay) >= self._least:
             self._missed = step.frames.copy()
             return
@@ -59,7 +61,17 @@ class Recorder:
             nothing = np.zeros(len(everyone), np.float32)
             self.replay.add(actions, VectorStep(self._missed, nothing, ~everyone, ~everyone, everyone, ()))
             self._missed = None
+            self._note()
         self.replay.add(actions, step)
+
+    @property
+    def values(self) -> Tensor | None:
+        """Where the replay wants the largest values of the newest observations, (N,); None if it does not."""
+        return self.replay.values if isinstance(self.replay, ReturnReplay) else None
+
+    def _note(self) -> None:
+        if isinstance(self.replay, ReturnReplay):
+            self.replay.note()
 
     def stacks(self) -> Tensor:
         """Return the newest observation of every game, (N, C, H, W) uint8 on the device."""

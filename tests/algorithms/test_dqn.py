@@ -276,3 +276,28 @@ def test_a_prioritized_update_uses_weights_and_writes_priorities_back() -> None:
     torch.testing.assert_close(leaves[slot], (metrics.priority + 1e-6) ** 0.6)
     changed = torch.nonzero(leaves != before).squeeze(1).tolist()
     assert changed == sorted(set(slot.tolist()))
+
+
+def test_whole_returns_are_learnt_without_the_target_network() -> None:
+    """The gradient is that of a transition that nothing follows; what the target network says does not matter."""
+    plain, whole = learner_of("dqn"), learner_of("dqn")
+    whole._settings = dataclasses.replace(whole._settings, bootstrap=False)
+    batch = random_batch(16)
+    batch = batch._replace(discount=torch.zeros(16))
+    with torch.no_grad():
+        for parameter in whole.target.parameters():
+            parameter.fill_(torch.nan)
+    losses = [learner.update(batch).scalars["loss"] for learner in (plain, whole)]
+    assert torch.equal(*losses)
+    for one, other in zip(plain.network.parameters(), whole.network.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_the_values_of_greedy_actions_are_written_where_they_are_wanted() -> None:
+    learner, obs = learner_of("double"), random_batch(8).obs
+    largest = torch.zeros(8)
+    actions = learner.greedy(obs, largest)
+    values = learner.values(obs)
+    assert torch.equal(largest, values.max(dim=1).values)
+    assert torch.equal(actions, values.argmax(dim=1))
+    assert len(largest.unique()) > 4

@@ -8,6 +8,7 @@ import torch
 
 from fastdqn.replay.prioritized import PrioritizedReplay
 from fastdqn.replay.recorder import Recorder, few_rows
+from fastdqn.replay.returns import ReturnReplay
 from fastdqn.types import VectorStep
 from tests.helpers.replays import CPU, GAMMA, make_replay
 
@@ -114,3 +115,32 @@ def test_it_continues_in_the_middle_of_a_pause() -> None:
         played(recorder, range(50, 60))
     for one, other in zip(whole.replay.sample(500), second.replay.sample(500), strict=True):
         assert (one is None and other is None) or torch.equal(one, other)
+
+
+def test_each_observation_keeps_the_value_that_was_given_to_it_also_around_a_pause() -> None:
+    """The value of an observation is its newest frame's number here."""
+    replay = ReturnReplay(make_replay(ROWS, ENVS, 1, side=SIDE), 0.9, GAMMA, 5)
+    recorder = Recorder(replay, few_rows(ENVS, (4, SIDE, SIDE), CPU), ENVS)
+    recorder.reset(frames(0))
+    values = recorder.values
+    assert values is not None
+
+    def play(times: range) -> None:
+        for time in times:
+            values.copy_(recorder.stacks()[:, -1, 0, 0])
+            recorder.add(*step(time))
+
+    play(range(12))
+    recorder.pause(True)
+    play(range(12, 40))
+    recorder.pause(False)
+    play(range(40, 52))
+    head = replay.frames.head
+    assert head == 12 + 1 + 12
+    stored = replay.frames.size // ENVS
+    for row in range(head):
+        place = slice(row % stored * ENVS, (row % stored + 1) * ENVS)
+        assert replay._value[place].tolist() == replay.frames._frames[place, 0].tolist()
+    before = slice(11 * ENVS, 12 * ENVS)  # the last before the pause bootstraps from the observation after it
+    bootstrapped = [11 + GAMMA * label(12, game) for game in range(ENVS)]
+    assert replay._return[before].tolist() == pytest.approx(bootstrapped)

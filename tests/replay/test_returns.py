@@ -1,0 +1,157 @@
+"""Lambda-returns: those of the equation, of values that were given while playing, whatever ends in between."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from fastdqn.errors import UserError
+from fastdqn.options.dqn import DQNOptions
+from fastdqn.options.groups import Groups
+from fastdqn.options.parts import PartOptions, ReturnOptions
+from fastdqn.replay.returns import ReturnReplay
+from fastdqn.replay.ring import FrameReplay
+from fastdqn.types import VectorStep
+from tests.helpers.checkpoints import through_a_file
+
+GAMES, BLOCK, GAMMA, CPU = 3, 8, 0.9, torch.device("cpu")
+
+
+class History:
+    """Steps of games in which everything happens at random, and what the replay should make of them."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.reward: list[np.ndarray] = []
+        self.terminated: list[np.ndarray] = []
+        self.truncated: list[np.ndarray] = []
+        self.reset: list[np.ndarray] = []
+        self.value: list[np.ndarray] = []
+        self._over = np.zeros(GAMES, bool)
+
+    def frames(self) -> np.ndarray:
+        """Return frames that say which row they are of."""
+        return np.full((GAMES, 6, 6), len(self.reward) % 256, np.uint8)
+
+    def step(self, replay: ReturnReplay) -> None:
+        values = self.rng.normal(size=GAMES).astype(np.float32)
+        replay.values.copy_(torch.from_numpy(values))
+        replay.note()
+        reset = self._over
+        ends = self.rng.random(GAMES) < 0.15
+        cut = self.rng.random(GAMES) < 0.3
+        terminated, truncated = ends & ~cut & ~reset, ends & cut & ~reset
+        self._over = terminated | truncated
+        reward = np.where(reset, 0.0, self.rng.integers(-1, 2, GAMES)).astype(np.float32)
+        for name, found in zip(
+            ("reward", "terminated", "truncated", "reset", "value"),
+            (reward, terminated, truncated, reset, values),
+            strict=True,
+        ):
+            getattr(self, name).append(found)
+        replay.add(
+            self.rng.integers(6, size=GAMES), VectorStep(self.frames(), reward, terminated, truncated, reset, ())
+        )
+
+    def wanted(self, time: int, game: int, decay: float) -> float:
+        """The forward view: a mean of n-step returns, each by hand (Sutton & Barto 2018, equation 12.3)."""
+        last = (time // BLOCK + 1) * BLOCK  # the row at which the block ends
+        returns: list[float] = []
+        total, t = 0.0, time
+        while True:
+            total += GAMMA ** (t - time) * float(self.reward[t][game])
+            t += 1
+            terminated = bool(self.terminated[t - 1][game])
+            follows = 0.0 if terminated else GAMMA ** (t - time) * float(self.value[t][game])
+            returns.append(total + follows)
+            if terminated or self.truncated[t - 1][game] or t == last:
+                break
+        mean = sum((1 - decay) * decay**n * one for n, one in enumerate(returns[:-1]))
+        return mean + decay ** (len(returns) - 1) * returns[-1]
+
+
+def replay_of(decay: float, rows: int = 64, seed: int = 0) -> ReturnReplay:
+    frames = FrameReplay(rows * GAMES, GAMES, (6, 6), 2, 1, GAMMA, CPU, seed, channels_last=True)
+    return ReturnReplay(frames, decay, GAMMA, BLOCK)
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.7, 1.0])
+def test_they_are_those_of_the_equation(decay: float) -> None:
+    replay, history = replay_of(decay), History(0)
+    replay.reset(history.frames())
+    for _ in range(5 * BLOCK + 1):
+        history.step(replay)
+    time, game = (
+        grid.flatten() for grid in torch.meshgrid(torch.arange(5 * BLOCK), torch.arange(GAMES), indexing="ij")
+    )
+    found = replay._return[replay.frames.slots(time, game)]
+    real = [not history.reset[t][g] for t, g in zip(time.tolist(), game.tolist(), strict=True)]
+    wanted = [
+        history.wanted(t, g, decay) if r else 0.0 for t, g, r in zip(time.tolist(), game.tolist(), real, strict=True)
+    ]
+    mask = torch.tensor(real)
+    assert mask.sum() > 90
+    assert not mask.all()
+    assert any(one.any() for one in history.terminated)
+    assert any(one.any() for one in history.truncated)
+    torch.testing.assert_close(found[mask], torch.tensor(wanted)[mask], rtol=1e-5, atol=1e-5)
+
+
+def test_batches_are_of_blocks_that_are_over() -> None:
+    """Each return is handed out with its own observation, and none of the newest rows or of a reset."""
+    replay, history = replay_of(0.7, rows=30), History(1)
+    replay.reset(history.frames())
+    with pytest.raises(IndexError, match="no whole block"):
+        replay.sample(4)
+    for _ in range(100):
+        history.step(replay)
+    newest = 99 // BLOCK * BLOCK
+    seen: set[int] = set()
+    for batch in replay.sample_each(20, 16):
+        rows = batch.obs[:, -1, 0, 0].tolist()
+        seen |= set(rows)
+        assert not batch.discount.any()
+        for row, value in zip(rows, batch.reward.tolist(), strict=True):
+            wanted = [history.wanted(row, game, 0.7) for game in range(GAMES) if not history.reset[row][game]]
+            assert min(abs(value - one) for one in wanted) < 1e-4
+    assert max(seen) == newest - 1
+    assert min(seen) >= 100 - 30
+    assert len(seen) > 10
+
+
+def test_it_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
+    replay, history = replay_of(0.7), History(2)
+    replay.reset(history.frames())
+    for _ in range(30):
+        history.step(replay)
+    other = replay_of(0.7, seed=5)
+    other.load(through_a_file(tmp_path, replay))
+    for _ in range(2 * BLOCK):
+        history.step(replay)
+        step = history
+        other.values.copy_(replay.values)
+        other.note()
+        truncated, reset = step.truncated[-1], step.reset[-1]
+        row = replay.frames.row(replay.frames.head - 1)[0]
+        actions = replay.frames._action[row : row + GAMES].numpy().astype(np.int64)
+        other.add(actions, VectorStep(step.frames(), step.reward[-1], step.terminated[-1], truncated, reset, ()))
+    for a, b in zip(replay.sample_each(3, 8), other.sample_each(3, 8), strict=True):
+        assert all(torch.equal(x, y) for x, y in zip(a[:5], b[:5], strict=True))
+
+
+@pytest.mark.parametrize(
+    ("dqn", "parts", "said"),
+    [
+        (DQNOptions(n_step=3), PartOptions(), "--n-step contradicts --trace-decay 0.9"),
+        (DQNOptions(double=True), PartOptions(), "--double contradicts --trace-decay 0.9"),
+        (DQNOptions(), PartOptions(prioritized=True), "--prioritized contradicts --trace-decay 0.9"),
+        (DQNOptions(replay_size=100), PartOptions(), "--replay-size 100 is too small for blocks of 64"),
+        (DQNOptions(replay_initial=50), PartOptions(), "--replay-initial 50 is too small for blocks of 64"),
+    ],
+)
+def test_what_it_leaves_no_room_for_is_refused(dqn: DQNOptions, parts: PartOptions, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        Groups(dqn=dqn, parts=parts, returns=ReturnOptions(0.9)).check()
