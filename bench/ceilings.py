@@ -83,6 +83,8 @@ class Ceiling:
     """Gradients computed side by side, in the fast form (update)."""
     batch_size: int = 32
     """Transitions in an update (update)."""
+    bootstrap: bool = True
+    """Whether an update asks a target network, or batches bring whole returns (update)."""
     game: str = "pong"
     """Which game."""
     device: str = "cpu"
@@ -178,7 +180,7 @@ def update_only(ceiling: Ceiling, options: Options) -> dict[str, float]:
         form = fastest_form(options.update, device)
     groups = (options.update, options.agent, options.parts)
     seeds = seeds_of(options.run.seed)
-    learner = build_learner(seeds, options.dqn, shape, num_actions, device, form, *groups)
+    learner = build_learner(seeds, options.dqn, shape, num_actions, device, form, *groups, ceiling.bootstrap)
     trainer = SeveralGradients(learner, ceiling.gradient_threads)
     size = ceiling.batch_size
     batch = Batch(

@@ -170,12 +170,15 @@ def time_script(row: Row, options: BenchOptions, device: str) -> dict[str, Any]:
             raise RunError(f"{row.label} failed with exit code {done.returncode}:\n{done.stderr.strip()}")
         run = next(Path(folder).iterdir())
         lines = [json.loads(line) for line in (run / "speed.jsonl").read_text(encoding="utf-8").splitlines()]
-        summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
+        summary, config = (
+            json.loads((run / f"{name}.json").read_text(encoding="utf-8")) for name in ("summary", "config")
+        )
     return {
         **steady_state(lines, options.warmup, row.label),
         "peak_rss_bytes": summary["peak_rss_bytes"],
         "peak_device_bytes": summary["peak_device_bytes"],
         "profile": summary["profile"],
+        "bootstrap": config.get("returns", {}).get("trace_decay") is None,
     }
 
 
@@ -230,6 +233,7 @@ def ceilings_of(row: Row, trial: dict[str, Any], options: BenchOptions) -> dict[
         "--agent", "--variant", "--network", "--precision", "--frame-size", "--threads", "--gradient-threads"
     )
     update += [word for word in words if word in ("--double", "--no-double")]
+    update += [] if trial.get("bootstrap", True) else ["--no-bootstrap"]
     return {"env": tuple(games), "update": tuple(update)}
 
 

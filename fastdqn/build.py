@@ -139,11 +139,9 @@ def games_on_device(
     policy = build_policy(lambda: actions_for(learner.act, replay.stacks()), envs, seeds)
     policy.always = whole
     reported = agent or AgentOptions()
-    notes = [*describe_device(device), note, _learning(dqn, pace, update, agent, parts)]
+    notes = [*describe_device(device), note, _learning(dqn, pace, update, agent, parts, returns if whole else None)]
     if parts is not None:
         notes.append(parts.describe(reported.network, dqn.double))
-    if returns is not None and whole:
-        notes.append(returns.describe())
     notes += [run.describe_end(), describe_frame_replay(dqn.replay_size, device, vector.frame_size**2)]
     if update is not None:
         notes.append(form.describe(device))
@@ -328,11 +326,13 @@ def _learning(
     update: UpdateOptions | None = None,
     agent: AgentOptions | None = None,
     parts: PartOptions | None = None,
+    returns: ReturnOptions | None = None,
 ) -> str:
     """Return one line that says by which hyper-parameters a script with these groups learns."""
     final = None if update is None else update.final_learning_rate
     average = None if agent is None else agent.target_average
-    return dqn.describe(1 if pace is None else pace.steps, final, average, parts is not None and parts.distributional)
+    distributional, whole = parts is not None and parts.distributional, None if returns is None else returns.describe()
+    return dqn.describe(1 if pace is None else pace.steps, final, average, distributional, whole)
 
 
 def _player_of(

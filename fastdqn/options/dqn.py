@@ -83,9 +83,16 @@ class DQNOptions:
             )
 
     def describe(
-        self, steps: int, final_learning_rate: float | None, target_average: float | None, distributional: bool
+        self,
+        steps: int,
+        final_learning_rate: float | None,
+        target_average: float | None,
+        distributional: bool,
+        returns: str | None = None,
     ) -> str:
-        """Return one line that says what is learnt from, with so many env steps for each update."""
+        """Return one line that says what is learnt from, with so many env steps for each update; `returns` are those
+        that take the place of n-step returns and a target network.
+        """
         rate = f"{'Adam' if self.optimizer == 'adam' else 'RMSProp'} {self.learning_rate:g}"
         pace = f" (batch {steps * self.batch_size} every {steps})" if steps > 1 else ""
         target = f"target copied every {self.target_sync:,} env steps"
@@ -95,9 +102,9 @@ class DQNOptions:
             rate if final_learning_rate is None else f"{rate} moving to {final_learning_rate:g}",
             "clipped errors" if self.loss == "clipped" and not distributional else "",
             f"{self.batch_size} samples for each env step{pace}",
-            f"{self.n_step} step{'s' if self.n_step > 1 else ''}",
+            returns or f"{self.n_step} step{'s' if self.n_step > 1 else ''}",
             f"gamma {self.gamma:g}",
-            target,
+            "no target network" if returns else target,
             f"epsilon {self.epsilon_start:g} to {self.epsilon_final:g}" if self.epsilon_start > 0 else "no epsilon",
         ]
         return f"learns by agent {self.agent}: {', '.join(part for part in said if part)}"

@@ -113,11 +113,8 @@ class ReturnOptions:
         at_least(self.block_steps, 1, "--block-steps")
 
     def describe(self) -> str:
-        """Return one line about the returns that are learnt."""
-        return (
-            f"lambda-returns, lambda {self.trace_decay:g}, of values given while playing, in blocks of "
-            f"{self.block_steps} env steps of each game; no target network"
-        )
+        """Return a few words about the returns that are learnt."""
+        return f"lambda-returns ({self.trace_decay:g}, blocks of {self.block_steps} env steps a game)"
 
 
 @dataclass(frozen=True)

@@ -266,6 +266,13 @@ RUNS = (
             *("--learning-rate-decay", "1000", "--freeze-share", "0.7", "--freeze-slack", "0.4"),
         ),
     ),
+    (
+        "11_pong_in_seconds",
+        (
+            *(*RAINBOW_CATCH, *CHANGING, "--max-env-steps", "2000", "--device", "cpu", "--trace-decay", "0.8"),
+            *("--block-steps", "8", "--learning-rate-decay", "1000", "--freeze-share", "0.7", "--freeze-slack", "0.4"),
+        ),
+    ),
 )
 
 

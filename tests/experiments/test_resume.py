@@ -64,6 +64,9 @@ def same(left: Any, right: Any, path: str = "") -> None:
         assert left == right, path
 
 
+RETURNS = ("--n-step", "1", "--trace-decay", "0.8", "--block-steps", "5")
+
+
 @pytest.mark.parametrize(
     ("script", "words"),
     [
@@ -77,6 +80,7 @@ def same(left: Any, right: Any, path: str = "") -> None:
         ("07_device_replay", (*VECTOR, "--game", DOTS)),
         ("10_rainbow", RAINBOW),
         ("11_pong_in_seconds", (*VECTOR, *NARROW, "--freeze-share", "0.5")),
+        ("11_pong_in_seconds", (*VECTOR, *NARROW, *RETURNS)),
     ],
 )
 def test_n_and_n_more_are_2n(tmp_path: Path, script: str, words: tuple[str, ...]) -> None:
