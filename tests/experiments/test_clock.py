@@ -62,7 +62,7 @@ def test_a_frozen_agents_hundred_games_are_different_ones(tmp_path: Path, monkey
     monkeypatch.setattr(freeze_trial, "POINTS", 1)
     monkeypatch.setattr(freeze_trial, "LIMIT", -float("inf"))
 
-    def act(_: Any, obs: torch.Tensor) -> torch.Tensor:
+    def act(_: Any, obs: torch.Tensor, __: torch.Tensor | None = None) -> torch.Tensor:
         return torch.from_numpy(follow(obs[:, -1].numpy()))
 
     monkeypatch.setattr(SeveralGradients, "act", act)
