@@ -253,7 +253,7 @@ def test_prioritized_draws_on_cuda_equal_the_cpus() -> None:
 
 CHANGING = ("--final-learning-rate", "1e-5", "--learning-rate-decay", "150")
 BREAKOUT = (
-    *(*SHORT, *CHANGING, "--game", "breakout", "--num-envs", "5", "--steps", "4", "--n-step", "2"),
+    *(*SHORT, *CHANGING, "--threads", "1", "--game", "breakout", "--num-envs", "5", "--steps", "4", "--n-step", "2"),
     *("--epsilon-decay", "150"),
 )
 RUNS = (
@@ -262,14 +262,35 @@ RUNS = (
     (
         "11_pong_in_seconds",
         (
-            *(*RAINBOW_CATCH, *CHANGING, "--max-env-steps", "2000", "--device", "cpu", "--prioritized"),
+            *(
+                *RAINBOW_CATCH,
+                *CHANGING,
+                "--threads",
+                "1",
+                "--max-env-steps",
+                "2000",
+                "--device",
+                "cpu",
+                "--prioritized",
+            ),
             *("--learning-rate-decay", "1000", "--freeze-share", "0.7", "--freeze-slack", "0.4"),
         ),
     ),
     (
         "11_pong_in_seconds",
         (
-            *(*RAINBOW_CATCH, *CHANGING, "--max-env-steps", "2000", "--device", "cpu", "--trace-decay", "0.8"),
+            *(
+                *RAINBOW_CATCH,
+                *CHANGING,
+                "--threads",
+                "1",
+                "--max-env-steps",
+                "2000",
+                "--device",
+                "cpu",
+                "--trace-decay",
+                "0.8",
+            ),
             *("--block-steps", "8", "--learning-rate-decay", "1000", "--freeze-share", "0.7", "--freeze-slack", "0.4"),
         ),
     ),
