@@ -12,10 +12,11 @@ from torch import Tensor
 
 from fastdqn.replay.priorities import Priorities
 from fastdqn.replay.ring import FrameReplay
+from fastdqn.replay.wrapper import ReplayWrapper
 from fastdqn.types import Batch, Frame, VectorStep
 
 
-class PrioritizedReplay:
+class PrioritizedReplay(ReplayWrapper):
     """A frame replay whose transitions are drawn in proportion to priority^exponent (Schaul et al. 2016, section 3.3).
 
     Each batch takes one draw from each of B equal parts of the total (appendix B.2.1). New transitions get the largest
@@ -29,18 +30,13 @@ class PrioritizedReplay:
     """
 
     def __init__(self, frames: FrameReplay, exponent: float = 0.6, floor: float = 1e-6) -> None:
-        self.frames = frames
-        self.device, self.generator = frames.device, frames.generator
+        super().__init__(frames)
         self.priorities = Priorities(frames.size, frames.device)
         self._exponent = exponent
         self._floor = floor
         self._beta = torch.zeros((), device=frames.device)
         self._one = torch.ones((), device=frames.device)
         self._zeros = torch.zeros(frames.num_envs, device=frames.device)
-
-    def __len__(self) -> int:
-        """Env steps stored, resets included."""
-        return len(self.frames)
 
     def reset(self, frames: Frame) -> None:
         """Begin with the games' first frames, (N, H, W) uint8."""
@@ -115,18 +111,6 @@ class PrioritizedReplay:
             raise ValueError("the batch does not say where its transitions are kept: it was drawn from another replay")
         known = torch.nan_to_num(priority.to(self.device), nan=0.0)
         self.priorities.put(batch.slot, (known + self._floor) ** self._exponent)
-
-    def stacks(self) -> Tensor:
-        """Return the newest observation of every game, (N, C, H, W) uint8 on the device."""
-        return self.frames.stacks()
-
-    def mean_frame(self) -> Tensor:
-        """Return the mean of all stored frames, (H, W) float32."""
-        return self.frames.mean_frame()
-
-    def observations(self, count: int, generator: torch.Generator) -> Tensor:
-        """Return `count` stored observations, (count, C, H, W) uint8, drawn uniformly with `generator`."""
-        return self.frames.observations(count, generator)
 
     def spread(self) -> dict[str, float]:
         """Return how far apart the priorities are: their smallest, median and largest; waits for the device."""

@@ -12,10 +12,11 @@ from torch import Tensor
 
 from fastdqn.replay.prioritized import PrioritizedReplay
 from fastdqn.replay.ring import FrameReplay
+from fastdqn.replay.wrapper import ReplayWrapper
 from fastdqn.types import Batch, Frame, VectorStep, parts_of
 
 
-class ReturnReplay:
+class ReturnReplay(ReplayWrapper):
     """A frame replay that hands out lambda-returns to learn, instead of rewards and what was seen after them.
 
     G_t = r_t + gamma * ((1 - lambda) * max_a Q(s_t+1, a) + lambda * G_t+1), Peng & Williams 1996, "Incremental
@@ -35,8 +36,7 @@ class ReturnReplay:
     """
 
     def __init__(self, frames: FrameReplay, decay: float, gamma: float, block: int) -> None:
-        self.frames = frames
-        self.device, self.generator = frames.device, frames.generator
+        super().__init__(frames)
         self.values = torch.zeros(frames.num_envs, device=frames.learner_device)
         """(N,) float32: the largest values of the newest observations, to be written by whoever evaluates them."""
         self._decay, self._gamma, self._block = decay, gamma, block
@@ -44,10 +44,6 @@ class ReturnReplay:
         self._return = torch.zeros(frames.size, device=frames.device)
         self._known = torch.zeros((), dtype=torch.int64, device=frames.device)  # rows with returns
         self._host_known = 0
-
-    def __len__(self) -> int:
-        """Env steps stored, resets included."""
-        return len(self.frames)
 
     def reset(self, frames: Frame) -> None:
         """Begin with the games' first frames, (N, H, W) uint8."""
@@ -87,18 +83,6 @@ class ReturnReplay:
 
     def write_back(self, batch: Batch, priority: Tensor) -> None:
         """Do nothing: draws do not depend on how surprising a transition was."""
-
-    def stacks(self) -> Tensor:
-        """Return the newest observation of every game, (N, C, H, W) uint8 on the learner's device."""
-        return self.frames.stacks()
-
-    def mean_frame(self) -> Tensor:
-        """Return the mean of all stored frames, (H, W) float32."""
-        return self.frames.mean_frame()
-
-    def observations(self, count: int, generator: torch.Generator) -> Tensor:
-        """Return `count` stored observations, (count, C, H, W) uint8, drawn uniformly with `generator`."""
-        return self.frames.observations(count, generator)
 
     def state(self) -> dict[str, Any]:
         """Return everything that is stored, as the frames' replay does, with values and returns."""

@@ -234,7 +234,7 @@ class FrameReplay:
 
         The caller makes sure that those are stored and their windows complete.
         """
-        row = self._index((time.unsqueeze(1) + self._ahead), game.unsqueeze(1))  # (B, n)
+        row = self.slots((time.unsqueeze(1) + self._ahead), game.unsqueeze(1))  # (B, n)
         ended = self._ended[row]
         before = torch.cumsum(ended, dim=1) - ended.to(torch.int64)  # ends before this env step of the window
         inside = before == 0
@@ -243,8 +243,7 @@ class FrameReplay:
         terminated = (self._terminated[row] & inside).any(dim=1)
         there = self.learner_device
         return Batch(
-            self._gather(time, game),
-            self._action[row[:, 0]].to(there, torch.int64),
+            *self.seen(time, game),
             reward.to(there),
             self._gammas[steps].masked_fill(terminated, 0.0).to(there),
             self._gather(time + steps, game),
@@ -257,15 +256,11 @@ class FrameReplay:
 
     def seen(self, time: Tensor, game: Tensor) -> tuple[Tensor, Tensor]:
         """Return the observations (B, C, H, W) of rows and games, int64 (B,) each, and the actions (B,) taken then."""
-        return self._gather(time, game), self._action[self._index(time, game)].to(self.learner_device, torch.int64)
+        return self._gather(time, game), self._action[self.slots(time, game)].to(self.learner_device, torch.int64)
 
     def outcome(self, place: slice) -> tuple[Tensor, Tensor, Tensor]:
         """Return rewards, terminations, and ends of any kind, of the slots in `place`."""
         return self._reward[place], self._terminated[place], self._ended[place]
-
-    def slots(self, time: Tensor, game: Tensor) -> Tensor:
-        """Return where the env steps of rows and games, int64 (B,) each, are stored."""
-        return self._index(time, game)
 
     def starts(self) -> tuple[int, int]:
         """Return the row that the last step put out of reach and the row whose windows it completed, counted since the
@@ -298,10 +293,10 @@ class FrameReplay:
         drawn = (uniform * ((high - low) * self.num_envs)).to(torch.int64)
         time = low + drawn // self.num_envs
         game = drawn % self.num_envs
-        real = ~self._void[self._index(time, game)]  # (candidates, B)
+        real = ~self._void[self.slots(time, game)]  # (candidates, B)
         first = (real * self._order).argmax(dim=0, keepdim=True)
         time, game = time.gather(0, first).squeeze(0), game.gather(0, first).squeeze(0)
-        return time - self._void[self._index(time, game)].to(torch.int64), game
+        return time - self._void[self.slots(time, game)].to(torch.int64), game
 
     def discard(self, envs: NDArray[np.bool_] | None) -> None:
         """Let the newest transition of these games, (N,), be the last before a truncation; with None, begin with the
@@ -325,14 +320,14 @@ class FrameReplay:
             "age": self._age,
         }
 
-    def _index(self, time: Tensor, game: Tensor) -> Tensor:
-        """Return where (time, game) is stored."""
+    def slots(self, time: Tensor, game: Tensor) -> Tensor:
+        """Return where the env steps of rows and games, int64 of any one shape, are stored."""
         return time % self._rows * self.num_envs + game
 
     def _gather(self, time: Tensor, game: Tensor) -> Tensor:
         """Return the stacks (B, C, H, W) that games showed at their times, on the learner's device."""
-        age = self._age[self._index(time, game)].unsqueeze(1)  # (B, 1)
-        where = self._index(time.unsqueeze(1) - self._back, game.unsqueeze(1))  # (B, C)
+        age = self._age[self.slots(time, game)].unsqueeze(1)  # (B, 1)
+        where = self.slots(time.unsqueeze(1) - self._back, game.unsqueeze(1))  # (B, C)
         where = torch.where(self._back <= age, where, self._zero)
         if self._channels_last:
             return self._interleaved(where)
