@@ -38,8 +38,8 @@ from fastdqn.options.parts import PartOptions, ReturnOptions
 from fastdqn.options.run import RunOptions
 from fastdqn.replay.memory import check_memory, describe_frame_replay, describe_replay
 from fastdqn.replay.nstep import NStep
-from fastdqn.replay.prioritized import PrioritizedReplay
-from fastdqn.replay.returns import DeviceReplay, ReturnReplay
+from fastdqn.replay.prioritized import DeviceReplay, PrioritizedReplay
+from fastdqn.replay.returns import ReturnReplay
 from fastdqn.replay.ring import FrameReplay
 from fastdqn.replay.stacks import GameStacks
 from fastdqn.replay.transitions import TransitionList
@@ -128,7 +128,7 @@ def games_on_device(
         UserError: there is no such game or device, or games or replay do not fit.
     """
     device, seeds = prepare_device(run.device, run.cuda, run.threads), seeds_of(run.seed)
-    check_games(num_envs_of(vector), run, dqn, pace)  # before memory is taken for them
+    check_games(num_envs_of(vector), run, dqn, pace, returns)  # before memory is taken for them
     envs, note = build_games(game, vector, seeds.env)
     form = PLAIN if update is None else fastest_form(update, device)
     whole = returns is not None and returns.trace_decay is not None
@@ -220,26 +220,18 @@ def build_device_replay(
     returns: ReturnOptions | None = None,
     channels_last: bool = False,
 ) -> DeviceReplay:
-    """Return the empty replay of frames on `device`, drawn from uniformly or by priority, or with returns.
+    """Return the empty replay of frames on `device`, drawn from uniformly or by priority, with or without returns.
 
     Raises:
         UserError: it will not fit, or is too small for so many games.
     """
     stack, height, width = envs.obs_shape
-    frames = FrameReplay(
-        dqn.replay_size,
-        envs.num_envs,
-        (height, width),
-        stack,
-        dqn.n_step,
-        dqn.gamma,
-        device,
-        as_int(seeds.replay),
-        channels_last,
-        lambda: envs.newest,
-    )
+    size = (dqn.replay_size, envs.num_envs, (height, width), stack)
+    rest = (dqn.gamma, device, as_int(seeds.replay), channels_last, lambda: envs.newest)
     if returns is not None and returns.trace_decay is not None:
-        return ReturnReplay(frames, returns.trace_decay, dqn.gamma, returns.block_steps)
+        frames = ReturnReplay(returns.trace_decay, returns.block_steps, *size, *rest)
+    else:
+        frames = FrameReplay(*size, dqn.n_step, *rest)
     if parts is None or not parts.prioritized:
         return frames
     return PrioritizedReplay(frames, parts.priority_exponent, parts.priority_floor)
@@ -261,8 +253,10 @@ def build_policy(greedy: Callable[[], NDArray[np.int64]], envs: VectorEnv, seeds
     return VectorEpsilonGreedy(greedy, envs.num_envs, envs.num_actions, np.random.default_rng(seeds.policy))
 
 
-def check_games(count: int, run: RunOptions, dqn: DQNOptions, pace: PaceOptions) -> None:
-    """Refuse more games at once than the memory holds, and a run that is too short for so many.
+def check_games(
+    count: int, run: RunOptions, dqn: DQNOptions, pace: PaceOptions, returns: ReturnOptions | None = None
+) -> None:
+    """Refuse more games at once than the memory holds, and a run or a replay that is too short for so many.
 
     Raises:
         UserError: with what to change.
@@ -275,6 +269,14 @@ def check_games(count: int, run: RunOptions, dqn: DQNOptions, pace: PaceOptions)
             f"{dqn.n_step} env steps must be complete before the first update; it must be at least "
             f"{dqn.n_step * count}."
         )
+    if returns is not None and returns.trace_decay is not None:
+        for name, size, blocks in (("initial", dqn.replay_initial, 1), ("size", dqn.replay_size, 3)):
+            least = blocks * returns.block_steps * count
+            if size < least:
+                raise UserError(
+                    f"--replay-{name} {size} is too small for blocks of {returns.block_steps} env steps of {count} "
+                    f"games; it must be at least {least}."
+                )
     if most is not None and most <= dqn.replay_initial + pace.steps + count:
         raise UserError(
             f"--max-env-steps {most} ends the run of {count} games before its first update, which waits for "

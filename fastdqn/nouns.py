@@ -12,7 +12,7 @@ from fastdqn.algorithms.dqn import DQNLearner
 from fastdqn.algorithms.exploration import Player, VectorEpsilonGreedy
 from fastdqn.envs.vector import VectorEnv
 from fastdqn.execution.player import PlayerPlan, PlayerWeights
-from fastdqn.replay.returns import DeviceReplay
+from fastdqn.replay.prioritized import DeviceReplay
 from fastdqn.replay.stacks import GameStacks
 from fastdqn.replay.transitions import TransitionList
 

@@ -11,8 +11,7 @@ from torch import Tensor
 from fastdqn.algorithms.dqn import DQNLearner
 from fastdqn.algorithms.objectives import CategoricalObjective
 from fastdqn.networks.noisy import noisy_layers
-from fastdqn.replay.prioritized import PrioritizedReplay
-from fastdqn.replay.returns import DeviceReplay
+from fastdqn.replay.prioritized import DeviceReplay, PrioritizedReplay
 from fastdqn.states import NothingUnfinished, Packed, set_generator, unpack
 from fastdqn.types import Histogram
 

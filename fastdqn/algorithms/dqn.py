@@ -191,8 +191,10 @@ class DQNLearner(NothingUnfinished):
         return metrics
 
     def sync_target(self) -> None:
-        """Copy the online network into the target network (Mnih et al. 2015); nothing to do where it is averaged."""
-        if self._settings.target_average is None:
+        """Copy the online network into the target network (Mnih et al. 2015); nothing to do where it is averaged, or
+        not asked.
+        """
+        if self._settings.target_average is None and self._settings.bootstrap:
             self._copy_target()
 
     def set_learning_rate(self, learning_rate: float) -> None:

@@ -98,13 +98,17 @@ class DQNOptions:
         target = f"target copied every {self.target_sync:,} env steps"
         if target_average is not None:
             target = f"target moved by {target_average:g} of the way at each update"
+        if returns:
+            target = "no target network"
+            if target_average is not None:
+                target += f", played by an average of the weights, to which each update adds {target_average:g}"
         said = [
             rate if final_learning_rate is None else f"{rate} moving to {final_learning_rate:g}",
             "clipped errors" if self.loss == "clipped" and not distributional else "",
             f"{self.batch_size} samples for each env step{pace}",
             returns or f"{self.n_step} step{'s' if self.n_step > 1 else ''}",
             f"gamma {self.gamma:g}",
-            "no target network" if returns else target,
+            target,
             f"epsilon {self.epsilon_start:g} to {self.epsilon_final:g}" if self.epsilon_start > 0 else "no epsilon",
         ]
         return f"learns by agent {self.agent}: {', '.join(part for part in said if part)}"
@@ -156,7 +160,8 @@ class AgentOptions:
     """Nature DQN's network, or one half as wide throughout, with a third of its arithmetic."""
     target_average: float | None = None
     """Move the target network by this share towards the online one at each update, instead of copying it every
-    --target-sync env steps (Lillicrap et al. 2016; Schwarzer et al. 2023 take 0.005)."""
+    --target-sync env steps (Lillicrap et al. 2016; Schwarzer et al. 2023 take 0.005). With --trace-decay and --act-with
+    target it only plays, and gives the values that returns are made of."""
     act_with: Literal["online", "target"] = "online"
     """The network that plays; an averaged target network changes its mind less often (Schwarzer et al. 2023)."""
     gradient_threads: int = 1

@@ -62,27 +62,17 @@ class Groups:
     def _check_returns(self, returns: ReturnOptions, dqn: DQNOptions) -> None:
         """Refuse what lambda-returns leave no room for."""
         agent, parts = self.agent or AgentOptions(), self.parts or PartOptions()
-        beside = {
-            "--n-step": dqn.n_step > 1,
-            "--double": dqn.double,
-            "--prioritized": parts.prioritized,
-            "--distributional": parts.distributional,
-            "--target-average": agent.target_average is not None,
-            "--act-with target": agent.act_with == "target",
-        }
+        beside = {"--n-step": dqn.n_step > 1, "--double": dqn.double, "--distributional": parts.distributional}
         for option in [option for option, on in beside.items() if on]:
             raise UserError(
                 f"{option} contradicts --trace-decay {returns.trace_decay:g}, which learns lambda-returns without a "
                 "target network."
             )
-        games = 1 if self.vector is None or self.vector.num_envs is None else self.vector.num_envs
-        for name, size in (("--replay-initial", dqn.replay_initial), ("--replay-size", dqn.replay_size)):
-            least = (1 if name == "--replay-initial" else 3) * returns.block_steps * games
-            if size < least:
-                raise UserError(
-                    f"{name} {size} is too small for blocks of {returns.block_steps} env steps of {games} games; it "
-                    f"must be at least {least}."
-                )
+        if (agent.target_average is None) != (agent.act_with == "online"):
+            raise UserError(
+                f"With --trace-decay {returns.trace_decay:g}, which learns from the values of the network that plays, "
+                "--target-average and --act-with target go together: an average of the weights plays."
+            )
 
     def _check_gradient_threads(self, threads: int, steps: int, dqn: DQNOptions) -> None:
         group = threads * steps

@@ -12,16 +12,16 @@ from torch import Tensor
 
 from fastdqn.replay.priorities import Priorities
 from fastdqn.replay.ring import FrameReplay
-from fastdqn.replay.wrapper import ReplayWrapper
 from fastdqn.types import Batch, Frame, VectorStep
 
 
-class PrioritizedReplay(ReplayWrapper):
+class PrioritizedReplay:
     """A frame replay whose transitions are drawn in proportion to priority^exponent (Schaul et al. 2016, section 3.3).
 
     Each batch takes one draw from each of B equal parts of the total (appendix B.2.1). New transitions get the largest
-    priority there is now, so that each is drawn soon. The importance weights are (P(i) / min P)^-beta, those of the
-    paper's algorithm 1 with the maximum over the batch instead of all weights.
+    priority there is now, so that each is drawn soon, unless the frames know their errors from playing. The importance
+    weights are (P(i) / min P)^-beta, those of the paper's algorithm 1 with the maximum over the batch instead of all
+    weights.
 
     Args:
         frames: the storage; its uniform draws are not used.
@@ -30,29 +30,48 @@ class PrioritizedReplay(ReplayWrapper):
     """
 
     def __init__(self, frames: FrameReplay, exponent: float = 0.6, floor: float = 1e-6) -> None:
-        super().__init__(frames)
+        self.frames = frames
+        self.device, self.generator = frames.device, frames.generator
         self.priorities = Priorities(frames.size, frames.device)
         self._exponent = exponent
         self._floor = floor
         self._beta = torch.zeros((), device=frames.device)
         self._one = torch.ones((), device=frames.device)
         self._zeros = torch.zeros(frames.num_envs, device=frames.device)
+        self._filled = 0  # rows whose transitions have been given priorities
+
+    def __len__(self) -> int:
+        """Env steps stored, resets included."""
+        return len(self.frames)
+
+    def stacks(self) -> Tensor:
+        """Return the newest observation of every game, (N, C, H, W) uint8 on the learner's device."""
+        return self.frames.stacks()
+
+    def mean_frame(self) -> Tensor:
+        """Return the mean of all stored frames, (H, W) float32."""
+        return self.frames.mean_frame()
+
+    def observations(self, count: int, generator: torch.Generator) -> Tensor:
+        """Return `count` stored observations, (count, C, H, W) uint8, drawn uniformly with `generator`."""
+        return self.frames.observations(count, generator)
 
     def reset(self, frames: Frame) -> None:
         """Begin with the games' first frames, (N, H, W) uint8."""
         self.frames.reset(frames)
-        self.priorities.clear()
+        self._clear()
 
     def add(self, actions: NDArray[np.int64], step: VectorStep) -> None:
-        """Store a step of the games; the transitions that it completes get the largest priority."""
+        """Store a step of the games; the transitions that are complete now get their first priorities."""
         self.frames.add(actions, step)
         gone, complete = self.frames.starts()
         if gone >= 0:
             self.priorities.fill(self.frames.row(gone)[0], self._zeros)
-        if complete >= 0:
-            begin, real = self.frames.row(complete)
-            top = self.priorities.largest()
-            self.priorities.fill(begin, real * torch.where(top > 0, top, self._one))
+        for time in range(self._filled, complete + 1):
+            begin, real = self.frames.row(time)
+            errors = self.frames.errors(begin)
+            self.priorities.fill(begin, real * (self._largest() if errors is None else self._priority(errors)))
+        self._filled = max(0, complete + 1)
 
     def state(self) -> dict[str, Any]:
         """Return everything that is stored, as the frames' replay does, and the priorities."""
@@ -62,6 +81,7 @@ class PrioritizedReplay(ReplayWrapper):
         """Hold what a replay of the same size held."""
         self.frames.load(state["frames"])
         self.priorities.load(state["priorities"])
+        self._filled = max(0, self.frames.starts()[1] + 1)
         self.set_beta(state["beta"])
 
     def discard(self, envs: NDArray[np.bool_] | None) -> None:
@@ -70,7 +90,7 @@ class PrioritizedReplay(ReplayWrapper):
         """
         self.frames.discard(envs)
         if envs is None:
-            self.priorities.clear()
+            self._clear()
 
     def set_beta(self, beta: float) -> None:
         """Set the exponent of the importance weights, for graphed draws too; does not wait for the device."""
@@ -109,8 +129,7 @@ class PrioritizedReplay(ReplayWrapper):
         """
         if batch.slot is None:
             raise ValueError("the batch does not say where its transitions are kept: it was drawn from another replay")
-        known = torch.nan_to_num(priority.to(self.device), nan=0.0)
-        self.priorities.put(batch.slot, (known + self._floor) ** self._exponent)
+        self.priorities.put(batch.slot, self._priority(priority.to(self.device)))
 
     def spread(self) -> dict[str, float]:
         """Return how far apart the priorities are: their smallest, median and largest; waits for the device."""
@@ -127,3 +146,18 @@ class PrioritizedReplay(ReplayWrapper):
             "priority/max": high,
             "priority/beta": float(self._beta),
         }
+
+    def _priority(self, errors: Tensor) -> Tensor:
+        return (torch.nan_to_num(errors, nan=0.0) + self._floor) ** self._exponent
+
+    def _largest(self) -> Tensor:
+        top = self.priorities.largest()
+        return torch.where(top > 0, top, self._one)
+
+    def _clear(self) -> None:
+        self.priorities.clear()
+        self._filled = 0
+
+
+DeviceReplay = FrameReplay | PrioritizedReplay
+"""Frames on the device, drawn from uniformly or by priority."""

@@ -10,7 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fastdqn.replay.returns import DeviceReplay, ReturnReplay
+from fastdqn.replay.prioritized import DeviceReplay, PrioritizedReplay
+from fastdqn.replay.returns import ReturnReplay
 from fastdqn.replay.ring import FrameReplay
 from fastdqn.states import copied
 from fastdqn.types import Frame, VectorStep
@@ -32,6 +33,8 @@ class Recorder:
 
     def __init__(self, replay: DeviceReplay, shown: FrameReplay, least: int) -> None:
         self.replay = replay
+        frames = replay.frames if isinstance(replay, PrioritizedReplay) else replay
+        self._returns = frames if isinstance(frames, ReturnReplay) else None
         self._shown = shown
         self._least = least
         self._paused = False
@@ -67,11 +70,11 @@ class Recorder:
     @property
     def values(self) -> Tensor | None:
         """Where the replay wants the largest values of the newest observations, (N,); None if it does not."""
-        return self.replay.values if isinstance(self.replay, ReturnReplay) else None
+        return None if self._returns is None else self._returns.values
 
     def _note(self) -> None:
-        if isinstance(self.replay, ReturnReplay):
-            self.replay.note()
+        if self._returns is not None:
+            self._returns.note()
 
     def stacks(self) -> Tensor:
         """Return the newest observation of every game, (N, C, H, W) uint8 on the device."""

@@ -212,7 +212,7 @@ class FrameReplay:
         Raises:
             IndexError: there are none yet.
         """
-        if self._host_head < self._n:
+        if self.starts()[1] < 0:
             raise IndexError("the replay holds no whole window yet")
         return self.transitions(*self.draw(batch_size))
 
@@ -249,18 +249,12 @@ class FrameReplay:
             self._gather(time + steps, game),
         )
 
-    @property
-    def head(self) -> int:
-        """The row of the newest frames, counted since the first."""
-        return self._host_head
-
     def seen(self, time: Tensor, game: Tensor) -> tuple[Tensor, Tensor]:
         """Return the observations (B, C, H, W) of rows and games, int64 (B,) each, and the actions (B,) taken then."""
         return self._gather(time, game), self._action[self.slots(time, game)].to(self.learner_device, torch.int64)
 
-    def outcome(self, place: slice) -> tuple[Tensor, Tensor, Tensor]:
-        """Return rewards, terminations, and ends of any kind, of the slots in `place`."""
-        return self._reward[place], self._terminated[place], self._ended[place]
+    def errors(self, begin: int) -> Tensor | None:
+        """Return how wrong the values of a row's observations were, (N,) >= 0, if that is known."""
 
     def starts(self) -> tuple[int, int]:
         """Return the row that the last step put out of reach and the row whose windows it completed, counted since the
@@ -278,17 +272,14 @@ class FrameReplay:
         row = slot // self.num_envs
         return self._head - (self._head - row) % self._rows, slot % self.num_envs
 
-    def draw(
-        self, batch_size: int, generator: torch.Generator | None = None, end: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
+    def draw(self, batch_size: int, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
         """Return rows (counted since the first) and games of B starts drawn as `sample` says, int64 (B,) each.
 
-        `generator` is the replay's own unless another is given; `end`, () int64 on the device, is the first row from
-        which none is to be drawn, by default that of the first window which is not complete.
+        `generator` is the replay's own unless another is given.
         """
         generator = generator or self.generator
         low = (self._head - self._reach).clamp(min=0)  # a start's stack is still there
-        high = self._head - (self._n - 1) if end is None else end  # exclusive: the window of a start is complete
+        high = self._end()
         uniform = torch.rand(CANDIDATES, batch_size, dtype=torch.float64, generator=generator, device=self.device)
         drawn = (uniform * ((high - low) * self.num_envs)).to(torch.int64)
         time = low + drawn // self.num_envs
@@ -297,6 +288,10 @@ class FrameReplay:
         first = (real * self._order).argmax(dim=0, keepdim=True)
         time, game = time.gather(0, first).squeeze(0), game.gather(0, first).squeeze(0)
         return time - self._void[self.slots(time, game)].to(torch.int64), game
+
+    def _end(self) -> Tensor:
+        """Return the first row of which no window is complete, () int64 on the device."""
+        return self._head - (self._n - 1)
 
     def discard(self, envs: NDArray[np.bool_] | None) -> None:
         """Let the newest transition of these games, (N,), be the last before a truncation; with None, begin with the

@@ -17,7 +17,7 @@ from fastdqn.options.game import VectorOptions
 from fastdqn.options.groups import Groups
 from fastdqn.options.parts import PartOptions, SeriesOptions
 from fastdqn.options.presets import changed, variant_changes
-from fastdqn.replay.returns import DeviceReplay
+from fastdqn.replay.prioritized import DeviceReplay
 from fastdqn.seam import Group
 from fastdqn.seeds import seeds_of
 from fastdqn.types import Batch, Metrics

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from fastdqn.replay.prioritized import PrioritizedReplay
-from fastdqn.replay.returns import DeviceReplay
+from fastdqn.replay.prioritized import DeviceReplay, PrioritizedReplay
 from fastdqn.replay.ring import FrameReplay
 from fastdqn.types import VectorStep
 

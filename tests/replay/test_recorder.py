@@ -119,7 +119,7 @@ def test_it_continues_in_the_middle_of_a_pause() -> None:
 
 def test_each_observation_keeps_the_value_that_was_given_to_it_also_around_a_pause() -> None:
     """The value of an observation is its newest frame's number here."""
-    replay = ReturnReplay(make_replay(ROWS, ENVS, 1, side=SIDE), 0.9, GAMMA, 5)
+    replay = ReturnReplay(0.9, 5, ROWS * ENVS, ENVS, (SIDE, SIDE), 4, GAMMA, CPU, 0)
     recorder = Recorder(replay, few_rows(ENVS, (4, SIDE, SIDE), CPU), ENVS)
     recorder.reset(frames(0))
     values = recorder.values
@@ -135,12 +135,12 @@ def test_each_observation_keeps_the_value_that_was_given_to_it_also_around_a_pau
     play(range(12, 40))
     recorder.pause(False)
     play(range(40, 52))
-    head = replay.frames.head
+    head = replay._host_head
     assert head == 12 + 1 + 12
-    stored = replay.frames.size // ENVS
+    stored = replay.size // ENVS
     for row in range(head):
         place = slice(row % stored * ENVS, (row % stored + 1) * ENVS)
-        assert replay._value[place].tolist() == replay.frames._frames[place, 0].tolist()
+        assert replay._value[place].tolist() == replay._frames[place, 0].tolist()
     before = slice(11 * ENVS, 12 * ENVS)  # the last before the pause bootstraps from the observation after it
     bootstrapped = [11 + GAMMA * label(12, game) for game in range(ENVS)]
     assert replay._return[before].tolist() == pytest.approx(bootstrapped)

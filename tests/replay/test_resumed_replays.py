@@ -14,8 +14,7 @@ import torch
 from fastdqn import states
 from fastdqn.envs.vector import AtariVector
 from fastdqn.options.game import GameOptions
-from fastdqn.replay.prioritized import PrioritizedReplay
-from fastdqn.replay.returns import DeviceReplay
+from fastdqn.replay.prioritized import DeviceReplay, PrioritizedReplay
 from fastdqn.replay.ring import FrameReplay
 from fastdqn.replay.stacks import GameStacks
 from fastdqn.replay.transitions import TransitionList

@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 import torch
 
+from fastdqn.build import check_games
 from fastdqn.errors import UserError
-from fastdqn.options.dqn import DQNOptions
+from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions
 from fastdqn.options.groups import Groups
-from fastdqn.options.parts import PartOptions, ReturnOptions
+from fastdqn.options.parts import ReturnOptions
+from fastdqn.options.run import RunOptions
+from fastdqn.replay.prioritized import PrioritizedReplay
 from fastdqn.replay.returns import ReturnReplay
-from fastdqn.replay.ring import FrameReplay
 from fastdqn.types import VectorStep
 from tests.helpers.checkpoints import through_a_file
 
@@ -36,7 +38,7 @@ class History:
         """Return frames that say which row they are of."""
         return np.full((GAMES, 6, 6), len(self.reward) % 256, np.uint8)
 
-    def step(self, replay: ReturnReplay) -> None:
+    def step(self, replay: ReturnReplay, around: PrioritizedReplay | None = None) -> None:
         values = self.rng.normal(size=GAMES).astype(np.float32)
         replay.values.copy_(torch.from_numpy(values))
         replay.note()
@@ -52,7 +54,7 @@ class History:
             strict=True,
         ):
             getattr(self, name).append(found)
-        replay.add(
+        (around or replay).add(
             self.rng.integers(6, size=GAMES), VectorStep(self.frames(), reward, terminated, truncated, reset, ())
         )
 
@@ -74,8 +76,7 @@ class History:
 
 
 def replay_of(decay: float, rows: int = 64, seed: int = 0) -> ReturnReplay:
-    frames = FrameReplay(rows * GAMES, GAMES, (6, 6), 2, 1, GAMMA, CPU, seed, channels_last=True)
-    return ReturnReplay(frames, decay, GAMMA, BLOCK)
+    return ReturnReplay(decay, BLOCK, rows * GAMES, GAMES, (6, 6), 2, GAMMA, CPU, seed, channels_last=True)
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.7, 1.0])
@@ -87,7 +88,7 @@ def test_they_are_those_of_the_equation(decay: float) -> None:
     time, game = (
         grid.flatten() for grid in torch.meshgrid(torch.arange(5 * BLOCK), torch.arange(GAMES), indexing="ij")
     )
-    found = replay._return[replay.frames.slots(time, game)]
+    found = replay._return[replay.slots(time, game)]
     real = [not history.reset[t][g] for t, g in zip(time.tolist(), game.tolist(), strict=True)]
     wanted = [
         history.wanted(t, g, decay) if r else 0.0 for t, g, r in zip(time.tolist(), game.tolist(), real, strict=True)
@@ -104,7 +105,7 @@ def test_batches_are_of_blocks_that_are_over() -> None:
     """Each return is handed out with its own observation, and none of the newest rows or of a reset."""
     replay, history = replay_of(0.7, rows=30), History(1)
     replay.reset(history.frames())
-    with pytest.raises(IndexError, match="no whole block"):
+    with pytest.raises(IndexError, match="no whole window"):
         replay.sample(4)
     for _ in range(100):
         history.step(replay)
@@ -135,23 +136,63 @@ def test_it_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
         other.values.copy_(replay.values)
         other.note()
         truncated, reset = step.truncated[-1], step.reset[-1]
-        row = replay.frames.row(replay.frames.head - 1)[0]
-        actions = replay.frames._action[row : row + GAMES].numpy().astype(np.int64)
+        row = replay.row(len(history.reward) - 1)[0]
+        actions = replay._action[row : row + GAMES].numpy().astype(np.int64)
         other.add(actions, VectorStep(step.frames(), step.reward[-1], step.terminated[-1], truncated, reset, ()))
     for a, b in zip(replay.sample_each(3, 8), other.sample_each(3, 8), strict=True):
         assert all(torch.equal(x, y) for x, y in zip(a[:5], b[:5], strict=True))
 
 
+def test_with_priorities_a_transition_begins_with_its_error_and_is_drawn_by_it() -> None:
+    """The error is what the return says against the value that was given while playing."""
+    decay, floor, exponent = 0.7, 1e-3, 0.5
+    returns, history = replay_of(decay, rows=30), History(3)
+    replay = PrioritizedReplay(returns, exponent, floor)
+    replay.reset(history.frames())
+    with pytest.raises(IndexError, match="no whole window"):
+        replay.sample(4)
+    for t in range(100):
+        history.step(returns, replay)
+        leaves = replay.priorities.leaves().view(30, GAMES)
+        newest, oldest = t // BLOCK * BLOCK, max(0, t + 1 - returns._reach)
+        for row in range(max(0, t - 28), t + 1):
+            for game in range(GAMES):
+                error = abs(history.wanted(row, game, decay) - float(history.value[row][game])) if row < newest else 0.0
+                drawable = oldest <= row < newest and not history.reset[row][game]
+                wanted = (error + floor) ** exponent if drawable else 0.0
+                assert leaves[row % 30, game] == pytest.approx(wanted, rel=1e-3, abs=1e-6)
+    replay.set_beta(0.0)
+    batch = replay.sample(4_000)
+    assert batch.slot is not None
+    assert torch.equal(batch.weight, torch.ones(4_000))  # type: ignore[arg-type]
+    drawn = torch.bincount(batch.slot, minlength=returns.size) / 4_000
+    leaves = replay.priorities.leaves()
+    torch.testing.assert_close(drawn, leaves / leaves.sum(), rtol=0, atol=0.002)
+    replay.write_back(batch, torch.zeros(4_000))
+    assert torch.unique(replay.priorities.leaves()[batch.slot]).tolist() == pytest.approx([floor**exponent])
+
+
 @pytest.mark.parametrize(
-    ("dqn", "parts", "said"),
+    ("dqn", "agent", "said"),
     [
-        (DQNOptions(n_step=3), PartOptions(), "--n-step contradicts --trace-decay 0.9"),
-        (DQNOptions(double=True), PartOptions(), "--double contradicts --trace-decay 0.9"),
-        (DQNOptions(), PartOptions(prioritized=True), "--prioritized contradicts --trace-decay 0.9"),
-        (DQNOptions(replay_size=100), PartOptions(), "--replay-size 100 is too small for blocks of 64"),
-        (DQNOptions(replay_initial=50), PartOptions(), "--replay-initial 50 is too small for blocks of 64"),
+        (DQNOptions(n_step=3), AgentOptions(), "--n-step contradicts --trace-decay 0.9"),
+        (DQNOptions(double=True), AgentOptions(), "--double contradicts --trace-decay 0.9"),
+        (DQNOptions(), AgentOptions(target_average=0.1), "--target-average and --act-with target go together"),
+        (DQNOptions(), AgentOptions(act_with="target"), "--target-average and --act-with target go together"),
     ],
 )
-def test_what_it_leaves_no_room_for_is_refused(dqn: DQNOptions, parts: PartOptions, said: str) -> None:
+def test_what_it_leaves_no_room_for_is_refused(dqn: DQNOptions, agent: AgentOptions, said: str) -> None:
     with pytest.raises(UserError, match=said):
-        Groups(dqn=dqn, parts=parts, returns=ReturnOptions(0.9)).check()
+        Groups(dqn=dqn, agent=agent, returns=ReturnOptions(0.9)).check()
+
+
+@pytest.mark.parametrize(
+    ("dqn", "said"),
+    [
+        (DQNOptions(replay_size=2_000), "--replay-size 2000 is too small for blocks of 64 env steps of 16 games"),
+        (DQNOptions(replay_initial=50), "--replay-initial 50 is too small for blocks of 64 env steps of 16 games"),
+    ],
+)
+def test_a_replay_that_is_too_short_for_its_blocks_is_refused(dqn: DQNOptions, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        check_games(16, RunOptions(), dqn, PaceOptions(), ReturnOptions(0.9))
