@@ -45,7 +45,7 @@ def train(options: Options) -> Run:
         options.run, options.game, dqn, options.pace, options.vector, options.update
     )
     batch_size = dqn.batch_size * steps
-    threads = Threads(learner, games.obs_shape, games.num_actions, batch_size)
+    threads = Threads(learner, games.obs_shape, games.num_actions, batch_size, games.num_envs)
 
     update: Callable[[], Metrics] = lambda: learner.update(replay.sample(batch_size))  # noqa: E731
     if graphs_on(device):

@@ -62,7 +62,7 @@ def train(options: Options) -> Run | int:
     )
     batch_size = dqn.batch_size * steps
     trainer = SeveralGradients(learner, options.agent.gradient_threads)
-    threads = Threads(learner, games.obs_shape, games.num_actions, batch_size)
+    threads = Threads(learner, games.obs_shape, games.num_actions, batch_size, games.num_envs)
 
     def eager(count: int) -> list[Metrics]:
         batches = replay.sample_each(count, batch_size)

@@ -87,7 +87,7 @@ class SeveralGradients(NothingUnfinished):
         self.at_once = at_once if learner.device.type == "cpu" else 1  # one gradient has all of a GPU already
         self._threads = SideBySide(self.at_once, max(1, torch.get_num_threads() // self.at_once))
         self._replicas: list[Any] = [learner, *(learner.replica(i) for i in range(1, self.at_once))]
-        self._acting = self._threads
+        self._acting, self._count = self._threads, torch.get_num_threads()
         self._paused: SideBySide | None = None
 
     def update(self, batches: Sequence[Batch]) -> list[Metrics]:
@@ -137,11 +137,10 @@ class SeveralGradients(NothingUnfinished):
         if self.learner.device.type != "cpu" or self.at_once > 1:
             return
         if self._paused is None:
-            count = torch.get_num_threads()
-            if not paused or count == 1:
+            if not paused or self._count == 1:
                 return
-            self._paused = SideBySide(count)
-        torch.set_num_threads(1 if paused else self._paused.count)
+            self._paused = SideBySide(self._count)
+        torch.set_num_threads(1 if paused else self._count)
         self._acting = self._paused if paused else self._threads
 
     def state(self) -> dict[str, Any]:

@@ -15,19 +15,23 @@ class Threads:
     them are several times slower than one that has a core for itself.
 
     Sums may come out differently with another number of threads, and then the run would be another one. So the number
-    changes only if the gradient and the actions have the same bits, which is tried when it is first wanted.
+    changes only if the gradient and the values of the actions have the same bits, which is tried when it is first
+    wanted.
 
     Args:
         learner: what computes.
         obs_shape: (C, H, W) of what it observes.
         num_actions: A.
         batch_size: B, transitions that it learns from at a time.
+        num_envs: N, observations that it acts on at a time.
     """
 
-    def __init__(self, learner: Replicable, obs_shape: tuple[int, int, int], num_actions: int, batch_size: int) -> None:
+    def __init__(
+        self, learner: Replicable, obs_shape: tuple[int, int, int], num_actions: int, batch_size: int, num_envs: int
+    ) -> None:
         self._count = torch.get_num_threads() if learner.device.type == "cpu" else 1
         self._learner = learner
-        self._shapes = obs_shape, num_actions, batch_size
+        self._shapes, self._num_envs = (obs_shape, num_actions, batch_size), num_envs
         self._same: bool | None = None
 
     def share(self, crowded: bool) -> None:
@@ -42,14 +46,16 @@ class Threads:
 
     def _same_bits(self) -> bool:
         replica, batch = self._learner.replica(1), _random_batch(*self._shapes)
+        seen = _random_batch(*self._shapes[:2], self._num_envs).obs
         found: list[list[torch.Tensor]] = []
         for count in (1, self._count):
             torch.set_num_threads(count)
             replica.noise.manual_seed(0)
             metrics = replica.gradient(replica.group, batch)
             gradients = [parameter.grad.clone() for parameter in replica.group.parameters]
-            actions = replica.greedy(batch.obs)
-            found.append([*gradients, *metrics.scalars.values(), metrics.priority, actions])
+            values = torch.empty(self._num_envs)
+            replica.greedy(seen, values)
+            found.append([*gradients, *metrics.scalars.values(), metrics.priority, values])
         return all(torch.equal(one, other) for one, other in zip(*found, strict=True))
 
 

@@ -292,6 +292,7 @@ RUNS = (
                 "0.8",
             ),
             *("--block-steps", "8", "--learning-rate-decay", "1000", "--freeze-share", "0.7", "--freeze-slack", "0.4"),
+            *("--prioritized", "--target-average", "0.05", "--act-with", "target"),
         ),
     ),
 )

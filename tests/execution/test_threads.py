@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from fastdqn.algorithms.dqn import DQNLearner
 from fastdqn.execution.devices import has_bf16
 from fastdqn.execution.threads import Threads
 from fastdqn.options.groups import Groups
 from fastdqn.runs.neighbours import Neighbours
+from fastdqn.types import Metrics
 from tests.helpers.learners import CPU, FAST, SHAPE, learner_from, random_batch
 from tests.helpers.resuming import VECTOR
 from tests.helpers.scripts import TOY_CATCH, records, train
@@ -32,7 +34,7 @@ class Doctored(Threads):
     """Threads on a machine where the bits are as a test says."""
 
     def __init__(self, same: bool) -> None:
-        super().__init__(learner_from(Groups()), SHAPE, 6, 4)
+        super().__init__(learner_from(Groups()), SHAPE, 6, 4, 3)
         self.asked = 0
         self.verdict = same
 
@@ -64,14 +66,34 @@ def test_one_thread_stays_one() -> None:
 @pytest.mark.skipif(not has_bf16(CPU), reason="this processor has no bf16")
 @pytest.mark.parametrize("size", [16, 32, 128])
 def test_bf16_has_the_same_bits(size: int) -> None:
-    threads = Threads(learner_from(Groups(), form=BF16), SHAPE, 6, size)
+    threads = Threads(learner_from(Groups(), form=BF16), SHAPE, 6, size, 16)
     threads.share(True)
     assert torch.get_num_threads() == 1
 
 
+def test_values_of_actions_that_differ_keep_the_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lambda-returns are made of them."""
+
+    def greedy(_: DQNLearner, obs: torch.Tensor, largest: torch.Tensor) -> torch.Tensor:
+        assert len(obs) == len(largest) == 3
+        return largest.fill_(1.0 / torch.get_num_threads()).to(torch.int64)
+
+    monkeypatch.setattr(DQNLearner, "gradient", lambda *_: Metrics({}, torch.zeros(())))
+    learner = learner_from(Groups())
+    for parameter in learner.group.parameters:
+        parameter.grad = torch.zeros_like(parameter)
+    monkeypatch.setattr(learner, "replica", lambda _: learner)
+    threads = Threads(learner, SHAPE, 6, 8, 3)
+    with monkeypatch.context() as same:
+        same.setattr(DQNLearner, "greedy", lambda _, obs, largest: largest.zero_())
+        assert threads._same_bits()
+    monkeypatch.setattr(DQNLearner, "greedy", greedy)
+    assert not threads._same_bits()
+
+
 def test_the_learner_is_not_touched_by_the_trial() -> None:
     learner, other = learner_from(Groups()), learner_from(Groups())
-    Threads(learner, SHAPE, 6, 8)._same_bits()
+    Threads(learner, SHAPE, 6, 8, 3)._same_bits()
     for one in (learner, other):
         one.update(random_batch(8, seed=1))
     for a, b in zip(learner.network.parameters(), other.network.parameters(), strict=True):
@@ -81,7 +103,7 @@ def test_the_learner_is_not_touched_by_the_trial() -> None:
 @pytest.mark.skipif(not has_bf16(CPU), reason="this processor has no bf16")
 def test_a_learner_that_changes_its_threads_learns_the_same() -> None:
     learner, other = (learner_from(Groups(), form=BF16) for _ in range(2))
-    threads = Threads(learner, SHAPE, 6, 16)
+    threads = Threads(learner, SHAPE, 6, 16, 16)
     for seed in range(6):
         torch.set_num_threads(2)
         other.update(random_batch(16, seed=seed))

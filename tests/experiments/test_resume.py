@@ -65,6 +65,7 @@ def same(left: Any, right: Any, path: str = "") -> None:
 
 
 RETURNS = ("--n-step", "1", "--trace-decay", "0.8", "--block-steps", "5")
+AVERAGE = ("--prioritized", "--target-average", "0.1", "--act-with", "target")
 
 
 @pytest.mark.parametrize(
@@ -81,6 +82,7 @@ RETURNS = ("--n-step", "1", "--trace-decay", "0.8", "--block-steps", "5")
         ("10_rainbow", RAINBOW),
         ("11_pong_in_seconds", (*VECTOR, *NARROW, "--freeze-share", "0.5")),
         ("11_pong_in_seconds", (*VECTOR, *NARROW, *RETURNS)),
+        ("11_pong_in_seconds", (*VECTOR, *NARROW, *RETURNS, *AVERAGE)),
     ],
 )
 def test_n_and_n_more_are_2n(tmp_path: Path, script: str, words: tuple[str, ...]) -> None:
