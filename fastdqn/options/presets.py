@@ -70,19 +70,19 @@ PRESETS = {
 
 _RECORD: Changes = {
     "parts": {"prioritized": True},
-    "update": {"learning_rate_decay": 400_000},
     "freeze": {"freeze_share": 0.88, "freeze_slack": 0.23},
 }
 _RETURNS: Changes = {
-    "dqn": {"replay_size": 16_384, "n_step": 1},
+    "dqn": {"replay_size": 16_384, "learning_rate": 7e-4, "n_step": 1},
     "parts": {"importance_exponent": 0.0, "importance_final": 0.0, "priority_floor": 1e-3},
-    "agent": {"target_average": 0.02, "act_with": "target"},
+    "agent": {"target_average": 0.01, "act_with": "target"},
     "returns": {"trace_decay": 0.8},
 }
 _STEPS: Changes = {
     "dqn": {"replay_size": 50_000, "batch_size": 16},
     "vector": {"num_envs": 128},
     "pace": {"steps": 32},
+    "update": {"learning_rate_decay": 400_000},
 }
 _RECORDS: dict[str, tuple[Changes, ...]] = {"cpu": (_RECORD, _RETURNS), "cuda": (_RECORD, _STEPS)}
 """What differs from pong-fast, by machine: lambda-returns where arithmetic is dear, n-step returns and more samples
