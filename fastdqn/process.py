@@ -1,6 +1,7 @@
 """What has to happen before the slow imports; every script imports this module first.
 
-It notes when the process began (time to solve counts imports too), and takes over SIGINT and SIGTERM:
+It notes when the process began (time to solve counts imports too), and takes over SIGINT, SIGTERM and, unless the
+process was started to ignore it (nohup), SIGHUP, which a terminal sends when it is closed:
 
 * before a run has begun, a signal ends the process at once and quietly;
 * during a run, the first signal asks the loop to stop (`stop_signal`), the second kills the child
@@ -28,7 +29,7 @@ from types import FrameType
 
 NEEDED = (
     *("torch", "numpy", "gymnasium", "ale_py", "cv2", "tyro", "rich"),
-    *("psutil", "safetensors", "tensorboard", "zstandard"),
+    *("psutil", "filelock", "safetensors", "tensorboard", "zstandard"),
 )
 """The modules of other packages that every script imports."""
 FORCED_EXIT_AFTER = 2  # signals
@@ -98,14 +99,20 @@ def _on_signal(number: int, _frame: FrameType | None) -> None:
     _received += 1
     _first = _first or number
     if not _running or _received >= FORCED_EXIT_AFTER:
-        os.write(2, b"\nInterrupted.\n")
+        _tell(b"\nInterrupted.\n")
         kill_children()
         os._exit(128 + _first)
-    os.write(2, b"\nStopping; press Ctrl-C again to leave at once.\n")
+    _tell(b"\nStopping; press Ctrl-C again to leave at once.\n")
+
+
+def _tell(words: bytes) -> None:
+    """Write `words` to stderr, if there is still somebody to read it."""
+    with contextlib.suppress(OSError):
+        os.write(2, words)
 
 
 def install() -> None:
-    """Take over SIGINT and SIGTERM in a main process; make a child process deaf to both.
+    """Take over SIGINT, SIGTERM and SIGHUP in a main process; make a child process deaf to them.
 
     A spawned child imports the script, and so calls this, before multiprocessing lets it know its parent.
     """
@@ -116,6 +123,9 @@ def install() -> None:
     handler = signal.SIG_IGN if is_child else _on_signal
     signal.signal(signal.SIGINT, handler)
     signal.signal(signal.SIGTERM, handler)
+    closed = getattr(signal, "SIGHUP", None)  # Windows has none
+    if closed is not None and signal.getsignal(closed) is not signal.SIG_IGN:
+        signal.signal(closed, handler)
 
 
 def _age() -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,6 +22,9 @@ class Evaluate:
 
     runs: RunFolders
     """Folders of runs or of series, or "latest" for the newest run in --runs-dir."""
+    game: str | None = None
+    """The environment of your own that the runs were trained in, module:function: its code is loaded only if it is
+    named here. Atari's games need no name."""
     protocol: Literal["training", "nature", "nature-steps", "machado"] = "training"
     """training: as the run was trained; nature: 30 no-ops, epsilon 0.05, 5 minutes a game, 30 games; nature-steps: the
     same for 125,000 env steps; machado: sticky actions 0.25, all 18 actions, 100 games."""
@@ -65,7 +67,7 @@ def evaluate(options: Evaluate) -> int:
     with process.running():
         for folder in folders:
             try:
-                agent = load_agent(folder, device)
+                agent = load_agent(folder, device, options.game)
                 if not said:
                     said = f"{options.protocol}: {PROTOCOLS[options.protocol].about}"
                     print(said)
@@ -108,6 +110,7 @@ def _evaluated(agent: Agent, run: Path, options: Evaluate) -> float | None:
         RunError: the file cannot be written.
     """
     from fastdqn.envs import games
+    from fastdqn.runs.folder import write_json
     from fastdqn.tools.evaluate import evaluate as play
 
     began, shown = time.monotonic(), [time.monotonic()]
@@ -138,10 +141,10 @@ def _evaluated(agent: Agent, run: Path, options: Evaluate) -> float | None:
     game = agent.options.game.name
     found = score.as_dict("" if games.is_custom(game) else games.rom_of(game))
     path = run / f"evaluation-{options.protocol}{'-stopped' if score.stopped else ''}.json"
-    beside = ("runs", "runs_dir", "device")
+    beside = ("runs", "runs_dir", "device", "game")
     asked = {name: value for name, value in dataclasses.asdict(options).items() if name not in beside}
     try:
-        path.write_text(json.dumps({**asked, **found}, indent=2) + "\n", encoding="utf-8")
+        write_json(path, {**asked, **found})
     except OSError as error:
         raise RunError(f"Cannot write {path}: {error.strerror}.") from error
     print(f"{run}: {_sentence(found)}; written: {path.name}", flush=True)

@@ -30,6 +30,7 @@ from fastdqn.cli.plot import Plot, plot
 from fastdqn.cli.train import Train, train
 from fastdqn.cli.watch import Watch, watch
 from fastdqn.errors import RunError, UserError
+from fastdqn.terminal import complain
 
 
 def main() -> int:
@@ -45,7 +46,7 @@ def main() -> int:
         doing: Any = {Evaluate: evaluate, Watch: watch, Plot: plot, Compare: compare, Games: games}
         code: int = doing[type(options)](options)
     except (UserError, RunError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        complain(f"error: {error}")
         return error.exit_code
     return code
 

@@ -21,6 +21,7 @@ from fastdqn.options.groups import Groups, check, defaults_of, flag_of, groups_o
 from fastdqn.options.parts import VARIANTS
 from fastdqn.options.presets import NO_EPSILON, changed, record_changes, with_names
 from fastdqn.options.run import STOP_EPSILON, RunOptions
+from fastdqn.terminal import complain
 
 if TYPE_CHECKING:
     from fastdqn.runs.run import Run
@@ -58,7 +59,7 @@ def start(
             raise RunError(sentence) from error
         code = trained if isinstance(trained, int) else _examined(trained)
     except (UserError, RunError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        complain(f"error: {error}")
         code = error.exit_code
     sys.exit(process.exit_code() or code)
 
@@ -209,6 +210,7 @@ def _resumed(
     if _value_of("--device", words) or _flag("cuda", words, False):  # the one that is named now is meant
         anew |= {"device": None, "cuda": False}
     saved = changed(options_from(options_type, header.config), {"run": anew})
+    games.refuse_code(folder, groups_of(saved).game.name, _value_of("--game", words))
     options = parsed(options_type, _with_game_of(saved, words), saved, description, pairs=True)
     _refuse_changes(saved, options, str(header.path))
     return changed(options, {"run": {"resume": str(folder)}})

@@ -15,6 +15,9 @@ class Watch:
 
     run: RunFolder
     """Folder of the run, or "latest" for the newest in --runs-dir."""
+    game: str | None = None
+    """The environment of your own that the run was trained in, module:function: its code is loaded only if it is named
+    here."""
     out: Path = Path("watch.mp4")
     """The video: .mp4 or .gif."""
     values: bool = False
@@ -41,7 +44,7 @@ def watch(options: Watch) -> int:
     from fastdqn.tools.evaluate import load_agent
     from fastdqn.tools.watch import record
 
-    agent = load_agent(run, prepare_device())
+    agent = load_agent(run, prepare_device(), options.game)
     epsilon = agent.dqn.epsilon_final if options.epsilon is None else options.epsilon
     with process.running():
         watched = record(agent, options.out, options.seed, epsilon, options.values, options.max_env_steps)

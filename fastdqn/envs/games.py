@@ -54,6 +54,24 @@ def is_custom(name: str) -> bool:
     return ":" in name
 
 
+def refuse_code(run: Path, name: str, named: str | None) -> None:
+    """Refuse to load the code of an environment because a file says its name.
+
+    Args:
+        run: whose files say it.
+        name: of the run's game.
+        named: of the game, as the person at the command line says it, if at all.
+
+    Raises:
+        UserError: `name` is one of module:function, and not `named`.
+    """
+    if is_custom(name) and name != named:
+        raise UserError(
+            f"The run {run} plays {name}, code that a run's files alone do not get loaded; "
+            f"if you trust it, name it too: --game {name}."
+        )
+
+
 def rom_of(name: str) -> str:
     """Return ale_py's name of the game that `name` means.
 

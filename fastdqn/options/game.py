@@ -62,9 +62,9 @@ class GameOptions:
 
     def check(self) -> None:
         """Raise UserError for a value out of range."""
-        at_least(self.frame_skip, 1, "--frame-skip")
-        at_least(self.noop_max, 0, "--noop-max")
-        at_least(self.frame_stack, 1, "--frame-stack")
+        between(self.frame_skip, 1, 1_000, "--frame-skip")
+        between(self.noop_max, 0, 10_000, "--noop-max")
+        between(self.frame_stack, 1, 100, "--frame-stack")
         between(self.sticky_actions, 0.0, 1.0, "--sticky-actions")
         at_least(self.max_frames, 1, "--max-frames")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Protocol, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from fastdqn.errors import UserError
 from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions, UpdateOptions
@@ -18,6 +18,17 @@ from fastdqn.options.parts import FreezeOptions, PartOptions, ReturnOptions, Ser
 from fastdqn.options.run import RunOptions
 
 OptionsT = TypeVar("OptionsT")
+LARGEST = 2**63 - 1
+"""No whole number in a file is larger."""
+
+
+class RunSettings(Protocol):
+    """The groups of options that every script has."""
+
+    @property
+    def run(self) -> RunOptions: ...
+    @property
+    def game(self) -> GameOptions: ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,5 +180,23 @@ def _filled(kind: type[Any], said: Mapping[str, Any]) -> Any:
     strange = sorted(set(said) - known)
     if strange:
         raise UserError(f"The run has an option, {strange[0]!r}, that this version of fastdqn does not know.")
+    kinds = get_type_hints(kind)
+    for name, value in said.items():
+        if not _is_one(value, kinds[name]):
+            raise UserError(f"The run's options are damaged: {name!r} cannot be {str(value)[:40]!r}.")
     values = {name: Path(value) if isinstance(getattr(default, name), Path) else value for name, value in said.items()}
     return kind(**values)
+
+
+def _is_one(value: Any, kind: Any) -> bool:
+    """Tell whether `value`, from a file, may stand for a field of this type."""
+    choices = get_args(kind)
+    if get_origin(kind) is Literal:
+        return value in choices
+    if choices:  # one of several types
+        return any(_is_one(value, choice) for choice in choices)
+    if kind is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if kind is int:
+        return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST
+    return isinstance(value, str if kind is Path else kind)

@@ -11,7 +11,6 @@ import contextlib
 import io
 import json
 import os
-import pickle
 import re
 import threading
 import time
@@ -22,7 +21,7 @@ from typing import Any, NamedTuple, cast
 
 import torch
 
-from fastdqn.errors import UserError
+from fastdqn.errors import RunError, UserError
 from fastdqn.runs.folder import read_config, version, write_whole
 from fastdqn.states import abandon, fetched
 
@@ -205,7 +204,7 @@ def read_header(path: Path) -> Header:
     except OSError as error:
         raise UserError(f"The checkpoint {path} cannot be read: {error.strerror}.") from error
     said: dict[str, Any] = {}
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(ValueError, RecursionError):
         found: Any = json.loads(line)
         said = cast(dict[str, Any], found) if isinstance(found, dict) else {}
     if said.get("what") != _MAGIC:
@@ -219,8 +218,8 @@ def read_header(path: Path) -> Header:
         config: dict[str, Any] = said["config"]
         return Header(
             path,
-            str(said["script"]),
-            str(said["game"]),
+            _word(said["script"]),
+            _word(said["game"]),
             int(said["env_steps"]),
             dict(config),
             int(said["size"]),
@@ -249,14 +248,20 @@ def read(header: Header) -> dict[str, Any]:
         raise UserError(f"The checkpoint {path} is damaged: {why}{_other(path)}.")
     try:
         states: dict[str, Any] = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError) as error:
+        about: dict[str, Any] = json.loads(states.pop("about"))
+    except Exception as error:  # whatever its bytes make of the readers of others
         raise UserError(
             f"The checkpoint {path} holds something that this version does not read{_other(path)}."
         ) from error
-    about: dict[str, Any] = json.loads(states.pop("about"))
     if about != {"script": header.script, "game": header.game, "config": header.config, "env_steps": header.env_steps}:
         raise UserError(f"The checkpoint {path} is damaged: its first line is not its own{_other(path)}.")
     return states
+
+
+def _word(said: Any) -> str:
+    if not isinstance(said, str):
+        raise TypeError("not a word")
+    return said
 
 
 def _written(path: Path) -> float:
@@ -287,7 +292,9 @@ def understood(run: Path) -> Generator[None]:
     """Turn what goes wrong with a state that is another version's into one sentence."""
     try:
         yield
-    except (KeyError, TypeError, ValueError, IndexError, RuntimeError) as error:
+    except (UserError, RunError):
+        raise
+    except Exception as error:
         why = str(error).strip().splitlines()[-1].strip() if str(error) else type(error).__name__
         raise UserError(
             f"The checkpoint of {run} does not fit this version of fastdqn, or the game's of ale-py: {why}."

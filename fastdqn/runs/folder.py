@@ -2,7 +2,8 @@
 
 A folder holds `config.json` (resolved options, by group), `environment.json` (versions and machine), `episodes.jsonl`
 (one line a finished game), `speed.jsonl` (counters over time), TensorBoard's events, `reports.jsonl` where a script
-reports on what is inside its learner, `weights.safetensors`, `checkpoints/` and, at the end, `summary.json`.
+reports on what is inside its learner, `weights.safetensors`, `checkpoints/` and, at the end, `summary.json`. While the
+run is going on, `running.json` says in which process, and that one holds a lock on `running.lock`.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import json
+import os
+import socket
 from collections.abc import Callable, Generator
 from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
 
-import psutil
+import filelock
 import safetensors
 
 from fastdqn.errors import RunError, UserError
@@ -24,6 +27,12 @@ FORMAT = 3
 """Of config.json; any other is refused."""
 RUNNING = "running.json"
 """Names the process of a run that is going on."""
+LOCK = "running.lock"
+"""Locked by that process, however it ends: the lock ends with it."""
+LOCK_SECONDS = 1.0
+"""For which a lock is tried: whoever looks whether a run is going on holds it for a moment."""
+UNFINISHED = ".unfinished"
+"""Ending of a file that is being written."""
 
 
 def version() -> str | None:
@@ -43,8 +52,8 @@ def read_config(run: Path) -> dict[str, Any]:
         said: Any = json.loads((run / "config.json").read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"{run} is not the folder of a run: it has no config.json that can be read.") from error
-    except ValueError as error:
-        raise UserError(f"The config.json of the run {run} is damaged: {error}.") from error
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"The config.json of the run {run} is damaged: it is no JSON.") from error
     config = cast(dict[str, Any], said) if isinstance(said, dict) else {}
     if config and config.get("format") != FORMAT:
         raise UserError(
@@ -78,48 +87,66 @@ def new_folder(parent: Path, game: str, script: str) -> Path:
     raise RunError(f"There are already a thousand folders called {stem} in {parent}.")
 
 
-def running_in(run: Path) -> int | None:
-    """Return the id of the process in which a run is going on, None where it is not."""
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, psutil.Error):
-        said: dict[str, Any] = json.loads((run / RUNNING).read_text(encoding="utf-8"))
-        if psutil.Process(said["pid"]).create_time() == said["created"]:
-            return int(said["pid"])
-    return None
+def running_in(run: Path) -> str | None:
+    """Return in which process a run is going on, in words, None where it is not."""
+    if not (run / LOCK).exists():
+        return None
+    lock = filelock.FileLock(run / LOCK)
+    try:
+        with lock.acquire(timeout=0):
+            return None
+    except filelock.Timeout:
+        return _named(run)
+    except OSError:  # of a folder in which nothing can be written
+        return None
 
 
-def refuse_running(run: Path) -> None:
-    """Refuse to resume a run that is still going on.
+def hold(run: Path) -> filelock.BaseFileLock:
+    """Let this process be the one in which a run is going on, until it lets go of what is returned, or ends.
 
     Raises:
-        UserError: it is.
+        UserError: it is going on in another one.
+        OSError: the folder cannot be written to.
     """
-    pid = running_in(run)
-    if pid is not None:
-        raise UserError(f"The run {run} is still going on, in process {pid}.")
+    lock = filelock.FileLock(run / LOCK, thread_local=False)
+    try:
+        lock.acquire(timeout=LOCK_SECONDS)
+    except filelock.Timeout as error:
+        raise UserError(f"The run {run} is still going on, in {_named(run)}.") from error
+    write_json(run / RUNNING, {"pid": os.getpid(), "host": socket.gethostname()})
+    return lock
 
 
-def mark_running(run: Path) -> None:
-    """Say that this process runs it."""
-    this = psutil.Process()
-    write_json(run / RUNNING, {"pid": this.pid, "created": this.create_time()})
-
-
-def unmark_running(run: Path) -> None:
+def let_go(run: Path, lock: filelock.BaseFileLock) -> None:
     """Say that nobody runs it any more."""
     with contextlib.suppress(OSError):
         (run / RUNNING).unlink()
+    with contextlib.suppress(OSError):
+        lock.release()
+
+
+def remove_unfinished(run: Path) -> None:
+    """Remove the files that a process which was killed has left half written."""
+    with contextlib.suppress(OSError):
+        for path in run.glob(f"*{UNFINISHED}"):
+            path.unlink()
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write `value`, indented."""
-    path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+    """Write `value`, indented, whole or not at all."""
+    text = json.dumps(value, indent=2) + "\n"
+    write_whole(path, lambda unfinished: unfinished.write_text(text, encoding="utf-8"))
 
 
-def write_whole(path: Path, write: Callable[[Path], None]) -> None:
-    """Let `write` fill a file beside `path`, then move it there: whoever looks finds the old one or the new one."""
-    unfinished = path.with_name(f"{path.name}.unfinished")
+def write_whole(path: Path, write: Callable[[Path], object]) -> None:
+    """Let `write` fill a file beside `path`, then move it there: whoever looks finds the old one or the new one, also
+    after the machine has lost its power.
+    """
+    unfinished = path.with_name(f"{path.name}{UNFINISHED}")
     try:
         write(unfinished)
+        with unfinished.open("rb+") as file:
+            os.fsync(file.fileno())
         unfinished.replace(path)
     except OSError:
         with contextlib.suppress(OSError):
@@ -139,6 +166,15 @@ def saving(run: Path) -> Generator[None]:
     except (OSError, safetensors.SafetensorError) as error:
         why = (isinstance(error, OSError) and error.strerror) or str(error)
         raise RunError(f"Cannot write to {run}: {why}; the run has ended.") from error
+
+
+def _named(run: Path) -> str:
+    """Return which process a run says that it is going on in."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        said: dict[str, Any] = json.loads((run / RUNNING).read_text(encoding="utf-8"))
+        elsewhere = "" if said["host"] == socket.gethostname() else f" of {said['host']}"
+        return f"process {int(said['pid'])}{elsewhere}"
+    return "another process"
 
 
 def _older_version(run: Path) -> str:

@@ -16,7 +16,11 @@ WINDOW_EPISODES = 100  # "solved" looks at the mean score of this many games
 
 @dataclass(frozen=True)
 class Limits:
-    """What ends a run besides a signal. `deadline` is on the clock of `time.time`, the same in every process."""
+    """What ends a run besides a signal.
+
+    `deadline` is on the clock of `time.monotonic`, which counts from when the machine was started, so that it is the
+    same in every process, and which nobody sets.
+    """
 
     stop_score: float | None
     max_env_steps: int | None
@@ -108,6 +112,6 @@ class StopTest:
             return "solved"
         if self.limits.max_env_steps is not None and env_steps >= self.limits.max_env_steps:
             return "max-env-steps"
-        if self.limits.deadline is not None and time.time() >= self.limits.deadline:
+        if self.limits.deadline is not None and time.monotonic() >= self.limits.deadline:
             return "max-minutes"
         return None

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.control import Control
 from rich.live import Live
 from rich.progress_bar import ProgressBar
@@ -14,7 +14,7 @@ from rich.segment import ControlType, Segment
 from rich.table import Table
 from rich.text import Text
 
-from fastdqn import process
+from fastdqn import process, terminal
 from fastdqn.runs.counters import Counters
 from fastdqn.runs.limits import StopTest
 from fastdqn.runs.stopwatch import percentages
@@ -48,7 +48,7 @@ class Progress:
         self._counters, self._stop_test, self._formats, self._warm_up = counters, stop, dict(formats), warm_up
         self._speed: float | None = None
         self._metrics: Mapping[str, float] = {}
-        self._console = Console(highlight=False)
+        self._console = terminal.console()
         self._alive = self._console.is_terminal and not self._console.is_dumb_terminal
         self._seconds = seconds or (1.0 if self._alive else 10.0)
         self._next = 0.0
@@ -112,7 +112,7 @@ class Progress:
         if limits.max_env_steps:
             parts.append(self._counters.env_steps / limits.max_env_steps)
         if limits.deadline is not None:
-            parts.append(elapsed / max(elapsed, elapsed + limits.deadline - time.time()))
+            parts.append(elapsed / max(elapsed, elapsed + limits.deadline - time.monotonic()))
         return min(1.0, max(parts))
 
     def _left(self, speed: float | None) -> float | None:
@@ -120,7 +120,7 @@ class Progress:
         limits = self._stop_test.limits
         left: list[float] = []
         if limits.deadline is not None:
-            left.append(limits.deadline - time.time())
+            left.append(limits.deadline - time.monotonic())
         if limits.max_env_steps and speed:
             left.append((limits.max_env_steps - self._counters.env_steps) / speed)
         return max(0.0, min(left)) if left else None

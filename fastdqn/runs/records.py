@@ -89,6 +89,7 @@ class Records:
             "speed/resident_bytes": counters.rss,
             "speed/neighbour_cores": counters.neighbours,
         }
+        (self._folder / "speed.jsonl").stat()  # a file that somebody has removed can be written to without a word
         self._write("speed.jsonl", line)
         self._log({name: value for name, value in scalars.items() if value is not None}, counters.env_steps)
         self.flush()

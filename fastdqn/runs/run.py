@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 
 import psutil
 import torch
@@ -16,19 +16,18 @@ from torch import Tensor
 from fastdqn import process
 from fastdqn.errors import RunError
 from fastdqn.options.fields import plain
-from fastdqn.options.game import GameOptions
-from fastdqn.options.run import RunOptions
+from fastdqn.options.groups import RunSettings
 from fastdqn.runs import checkpoint
 from fastdqn.runs.checkpoint import understood
 from fastdqn.runs.checkpointing import Checkpointing
 from fastdqn.runs.counters import Counters
 from fastdqn.runs.folder import (
     FORMAT,
-    mark_running,
+    hold,
+    let_go,
     new_folder,
-    refuse_running,
+    remove_unfinished,
     saving,
-    unmark_running,
     version,
     write_json,
 )
@@ -46,15 +45,6 @@ from fastdqn.types import EpisodeEnd, Histogram, PlayedStep, VectorStep
 
 RECORD_SECONDS = 1.0
 """The shortest time between two records in speed.jsonl; long runs write about a thousand each time they double."""
-
-
-class RunSettings(Protocol):
-    """The groups of options that every script has."""
-
-    @property
-    def run(self) -> RunOptions: ...
-    @property
-    def game(self) -> GameOptions: ...
 
 
 class Run:
@@ -106,17 +96,21 @@ class Run:
         check_trackers(trackers)
         self.folder = options.run.runs_dir
         self._resumed: dict[str, Any] | None = None
+        self._ended_before = options.run.resume is not None
         if options.run.resume is not None:
             self.folder = Path(options.run.resume)
-            self._resumed = checkpoint.read(checkpoint.newest(self.folder, options.run.resume_previous))
-            refuse_running(self.folder)
-            self._load(self._resumed["run"])
+            header = checkpoint.newest(self.folder, options.run.resume_previous)
+            with saving(self.folder):
+                self._lock = hold(self.folder)
+            self._resumed = checkpoint.read(header)
+            self._load(self._resumed)
         config = {"format": FORMAT, "version": version(), "script": self.script, "wrappers": wrappers}
         config |= plain(options)
         with saving(self.folder):
             if self._resumed is None:
                 self.folder = new_folder(options.run.runs_dir, self.game, self.script)
-            mark_running(self.folder)
+                self._lock = hold(self.folder)
+            remove_unfinished(self.folder)
             write_json(self.folder / "config.json", config)
             resumed_at = None if self._resumed is None else self.begun
             write_json(self.folder / "environment.json", environment_of(self.folder, device, resumed_at))
@@ -149,7 +143,7 @@ class Run:
                     self._checkpointing.ended(lambda: None, wait=True)
         finally:
             self._logs.close(self.summary())
-            unmark_running(self.folder)
+            let_go(self.folder, self._lock)
             self._running.__exit__(kind, error, trace)
 
     @property
@@ -171,14 +165,15 @@ class Run:
         self._checkpointing.parts = parts
         if self._resumed is None:
             return
-        states: dict[str, Any] = self._resumed["parts"]
         with understood(self.folder):
+            states: dict[str, Any] = self._resumed["parts"]
             stop = {"stop": self.stop}
             lost = resume_parts({**parts, **stop}, {**states, "stop": self._resumed["run"]["stop"]})
+            lines: dict[str, int] = dict(self._resumed["run"]["lines"])
         if parts.keys() - states.keys():
             self.counters.discarded_at = self.env_steps
         with saving(self.folder):
-            self._logs.cut(self._resumed["run"]["lines"])
+            self._logs.cut(lines)
         self._resumed = None
         said = "the games begin anew" if lost is None else "the games continue where they were"
         said = f"{lost} games begin anew" if lost else said
@@ -256,6 +251,9 @@ class Run:
             self.reason = "train-seconds"
         if self.reason is None:
             with saving(self.folder):
+                if self._ended_before:  # what it says of its end is no longer so
+                    (self.folder / "summary.json").unlink(missing_ok=True)
+                    self._ended_before = False
                 self._checkpointing.ended(self._checkpoint)
             if self._checkpointing.due(self.env_steps):
                 self._record(time.perf_counter())  # which ends a run whose loss or weights are no numbers any more
@@ -291,17 +289,18 @@ class Run:
         counts = {"counters": self.counters.state(), "stop": self.stop.state(), "elapsed": process.elapsed()}
         return {**counts, "lines": self._logs.sizes()}
 
-    def _load(self, state: Mapping[str, Any]) -> None:
-        """Have the counters and logs of a checkpoint."""
+    def _load(self, states: Mapping[str, Any]) -> None:
+        """Have the counters of a checkpoint."""
         with understood(self.folder):
+            state = states["run"]
             self.counters.load(state["counters"])
-            process.add_elapsed(state["elapsed"])
+            process.add_elapsed(float(state["elapsed"]))
         self.begun = self.env_steps
         self.stop.limits = self._limits()
 
     def _limits(self) -> Limits:
         run = self.options
-        return Limits.of(run.stop_score, run.max_env_steps, run.max_minutes, time.time() - process.elapsed())
+        return Limits.of(run.stop_score, run.max_env_steps, run.max_minutes, time.monotonic() - process.elapsed())
 
     def _finish(self) -> None:
         if self.begun and self.env_steps == self.begun and (self.folder / "summary.json").exists():

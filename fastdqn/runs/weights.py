@@ -1,17 +1,23 @@
-"""A run's weights: saved while they are finite numbers."""
+"""A run's weights: saved while they are finite numbers, with a checksum, and read if they are still the same."""
 
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
+import safetensors
 import safetensors.torch
 import torch
 from torch import Tensor
 
-from fastdqn.errors import RunError
+from fastdqn.errors import RunError, UserError
 from fastdqn.runs.folder import write_whole
+
+FILE = "weights.safetensors"
+_CHECKSUM = "crc32"
+"""What the file's metadata call the checksum of all weights."""
 
 
 class Weights:
@@ -23,7 +29,7 @@ class Weights:
 
     def __init__(self, folder: Path) -> None:
         self.tensors: Mapping[str, Tensor] | None = None
-        self._path = folder / "weights.safetensors"
+        self._path = folder / FILE
         self._good: dict[str, Tensor] = {}
         self._good_update = 0
 
@@ -52,5 +58,46 @@ class Weights:
     def save(self) -> None:
         """Write them, if there are any."""
         if self.tensors is not None:
-            tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.tensors.items()}
-            write_whole(self._path, lambda path: safetensors.torch.save_file(tensors, path))
+            write_weights(self._path, self.tensors)
+
+
+def write_weights(path: Path, weights: Mapping[str, Tensor]) -> None:
+    """Write `weights` with their checksum, whole or not at all."""
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
+    data = safetensors.torch.save(tensors, {_CHECKSUM: f"{_checksum(tensors):08x}"})
+    write_whole(path, lambda unfinished: unfinished.write_bytes(data))
+
+
+def read_weights(run: Path) -> dict[str, Tensor]:
+    """Return the weights in a run's folder.
+
+    Raises:
+        UserError: there are none, the file is damaged, or they are no finite numbers.
+    """
+    path = run / FILE
+    if not path.is_file():
+        raise UserError(f"{run} is not the folder of a run that has been saved: it has no {FILE}.")
+    try:
+        with safetensors.safe_open(path, framework="pt", device="cpu") as file:
+            said = (file.metadata() or {}).get(_CHECKSUM)
+            weights: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no dict
+    except (OSError, ValueError, safetensors.SafetensorError) as error:
+        why = (isinstance(error, OSError) and error.strerror) or "it is cut short, or no file of weights"
+        raise UserError(f"The weights of the run {run} cannot be read from {FILE}: {why}.") from error
+    if said is None:
+        raise UserError(f"The {FILE} of the run {run} has no checksum: it is damaged, or an older fastdqn wrote it.")
+    if said != f"{_checksum(weights):08x}":
+        raise UserError(f"The {FILE} of the run {run} is damaged: its checksum is wrong.")
+    if not all(bool(torch.isfinite(tensor).all()) for tensor in weights.values()):
+        raise UserError(f"The {FILE} of the run {run} has weights that are no finite numbers.")
+    return weights
+
+
+def _checksum(weights: Mapping[str, Tensor]) -> int:
+    """Return the CRC-32 of names, types, shapes and values, in the order of the names."""
+    found = 0
+    for name in sorted(weights):
+        tensor = weights[name]
+        found = zlib.crc32(f"{name} {tensor.dtype} {tuple(tensor.shape)} ".encode(), found)
+        found = zlib.crc32(tensor.contiguous().reshape(-1).view(torch.uint8).numpy(), found)
+    return found

@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
-import safetensors
-import safetensors.torch
 import torch
 
 from fastdqn.algorithms.dqn import PLAIN, DQNLearner
@@ -30,6 +28,7 @@ from fastdqn.options.dqn import DQNOptions
 from fastdqn.options.game import PRESENTATIONS, GameOptions
 from fastdqn.options.groups import Groups, options_from
 from fastdqn.runs.folder import read_config
+from fastdqn.runs.weights import read_weights
 from fastdqn.seeds import seeds_of
 from fastdqn.tools.seats import Seats, VectorSeats, WrappedSeats
 from fastdqn.types import EpisodeEnd
@@ -121,25 +120,26 @@ class Agent(NamedTuple):
     num_actions: int
 
 
-def load_agent(run: Path, device: torch.device) -> Agent:
+def load_agent(run: Path, device: torch.device, own_game: str | None = None) -> Agent:
     """Return the agent whose weights the folder of a run holds.
+
+    Args:
+        run: the folder.
+        device: where the network is to be.
+        own_game: the environment of one's own, module:function, that may be loaded; its name in the run's files is no
+            reason to.
 
     Raises:
         UserError: it is not the folder of a run, another version wrote it, its agent is none of these that can be
-            evaluated, it has no weights, or they do not fit what it says of itself.
+            evaluated, it plays another environment of one's own, it has no weights, or they do not fit what it says of
+            itself.
     """
     config = read_config(run)
-    try:
-        weights = safetensors.torch.load_file(run / "weights.safetensors", device="cpu")
-    except FileNotFoundError as error:
-        raise UserError(
-            f"{run} is not the folder of a run that has been saved: it has no weights.safetensors."
-        ) from error
-    except (OSError, ValueError, safetensors.SafetensorError) as error:
-        raise UserError(f"A file of the run {run} is damaged: {error}.") from error
+    weights = read_weights(run)
     options = options_from(Groups, config)
     if options.dqn is None:
         raise UserError(f"The run {run} has trained no DQN agent: {config['script']} is not evaluated here.")
+    games.refuse_code(run, options.game.name, own_game)
     wrappers = next((known for known in get_args(Wrappers) if known == config["wrappers"]), None)
     shape, num_actions = spaces_of(build_env(options.game, wrappers or "opencv", side_of(options)))
     seeds, groups = seeds_of(options.run.seed), (options.update, options.agent, options.parts)

@@ -12,7 +12,7 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from fastdqn import process
+from fastdqn import process, terminal
 from fastdqn.envs import games
 from fastdqn.errors import UserError
 from fastdqn.options.run import STOP_EPSILON
@@ -59,9 +59,9 @@ def play_fresh(run: Run) -> None:
     if all(one.name in summary for one in left):
         return
     torch.set_num_threads(process.cores())
-    console = Console(highlight=False)
+    console = terminal.console()
     try:
-        agent = load_agent(run.folder, run.device)
+        agent = load_agent(run.folder, run.device, run.game)
     except UserError as error:  # what is learnt is no agent that can be evaluated
         console.print(f"no fresh games: {error}", soft_wrap=True)
         return

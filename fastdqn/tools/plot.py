@@ -248,11 +248,11 @@ def _speeds(run: RunData) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     try:
         lines = whole_lines((run.folder / "speed.jsonl").read_text(encoding="utf-8"))
         known = [(line["elapsed"], line["env_steps_per_s"]) for line in lines]
+        points = np.array([pair for pair in known if pair[1] is not None], np.float64).reshape(-1, 2)
     except OSError as error:
         raise UserError(f"{run.folder} has no speeds: {error.strerror}.") from error
-    except (ValueError, KeyError) as error:
-        raise UserError(f"The speeds of {run.folder} are damaged: {error}.") from error
-    points = np.array([pair for pair in known if pair[1] is not None], np.float64).reshape(-1, 2)
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise UserError(f"The speed.jsonl of the run {run.folder} is damaged.") from error
     return points[:, 0], points[:, 1]
 
 

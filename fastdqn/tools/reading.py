@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -81,17 +82,27 @@ def read_run(folder: Path) -> RunData:
         UserError: it is not the folder of a run, another version wrote it, or a file in it is damaged.
     """
     config = read_config(folder)
+    name = "episodes.jsonl"
     try:
-        episodes = whole_lines((folder / "episodes.jsonl").read_text(encoding="utf-8"))
-        for name in ("score", "mean_100", "env_steps", "elapsed"):
-            if not all(name in line for line in episodes):
-                raise ValueError(f"a line of episodes.jsonl lacks {name!r}")
-        path = folder / "summary.json"
+        episodes = whole_lines((folder / name).read_text(encoding="utf-8"))
+        for column in ("score", "env_steps", "elapsed", "mean_100"):
+            for line in episodes:
+                if not _is_number(line[column]) and (column != "mean_100" or line[column] is not None):
+                    raise ValueError(column)
+        name = "summary.json"
+        path = folder / name
         summary = _dictionary(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+        if not _is_number(summary.get("mean_100", 0.0)) and summary["mean_100"] is not None:
+            raise ValueError("mean_100")
     except OSError as error:
         raise UserError(f"{folder} is not the folder of a run: {error.strerror}.") from error
-    except ValueError as error:
-        raise UserError(f"{folder} is the folder of a run, but a file in it is damaged: {error}.") from error
+    except (ValueError, KeyError, RecursionError) as error:
+        raise UserError(f"{folder} is the folder of a run, but its {name} is damaged.") from error
+    if summary.get("episodes", len(episodes)) != len(episodes):
+        raise UserError(
+            f"{folder} is the folder of a run, but its episodes.jsonl has {len(episodes):,} of "
+            f"{summary['episodes']} games: a part of it is missing."
+        )
     ended = "running" if running_in(folder) else str(summary.get("reason") or "broken off")
     written, machine = (folder / "config.json").stat().st_mtime, None
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
@@ -143,6 +154,10 @@ def _dictionary(said: Any) -> dict[str, Any]:
     if not isinstance(said, dict):
         raise ValueError(f"{str(said)[:40]!r} is no JSON object")
     return cast(dict[str, Any], said)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _column(lines: Sequence[dict[str, Any]], name: str) -> NDArray[np.float64]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import psutil
+import filelock
 
+from fastdqn.runs.folder import hold
 from fastdqn.tools.reading import RunData, read_run
 
 CONFIG: dict[str, dict[str, Any]] = {
@@ -18,6 +18,8 @@ CONFIG: dict[str, dict[str, Any]] = {
     "dqn": {"learning_rate": 1e-4, "double": False, "n_step": 1, "epsilon_start": 1.0, "epsilon_final": 0.02},
     "update": {"precision": "auto"},
 }
+_HELD: list[filelock.BaseFileLock] = []
+"""Locks of runs that seem to be going on in this process."""
 
 
 def make_folder(
@@ -63,8 +65,7 @@ def make_folder(
         said = {"reason": ended, **last, "median_env_steps_per_s": 1000.0, **(summary or {})}
         (folder / "summary.json").write_text(json.dumps(said))
     if running:
-        this = psutil.Process(os.getpid())
-        (folder / "running.json").write_text(json.dumps({"pid": this.pid, "created": this.create_time()}))
+        _HELD.append(hold(folder))
     return folder
 
 

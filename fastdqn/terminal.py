@@ -1,0 +1,64 @@
+"""The terminal: what is printed goes to whoever reads it, and never ends a run because nobody does any more."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+from collections.abc import Generator
+from typing import Any, TextIO, cast
+
+from rich.console import Console
+
+
+def console() -> Console:
+    """Return a console for standard output.
+
+    A terminal may be closed, and the reader of a pipe may end. What is printed from then on goes nowhere.
+    """
+    return Console(file=cast(TextIO, _Unbroken()), highlight=False)
+
+
+def complain(sentence: str) -> None:
+    """Print a line on standard error, if somebody reads it."""
+    with _unbroken(sys.stderr):
+        print(sentence, file=sys.stderr, flush=True)
+
+
+class _Unbroken(io.TextIOBase):
+    """Standard output as it is when something is written."""
+
+    @property
+    def encoding(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return _stdout().encoding or "utf-8"
+
+    def write(self, text: str, /) -> int:
+        with _unbroken(_stdout()):
+            _stdout().write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with _unbroken(_stdout()):
+            _stdout().flush()
+
+    def isatty(self) -> bool:
+        return _stdout().isatty()
+
+    def fileno(self) -> int:
+        return _stdout().fileno()
+
+
+def _stdout() -> TextIO:
+    out: Any = sys.stdout
+    return getattr(out, "rich_proxied_file", out)  # what stands for it while rich shows something that moves
+
+
+@contextlib.contextmanager
+def _unbroken(stream: TextIO) -> Generator[None]:
+    """Let what cannot be written to `stream` go nowhere, now and from now on."""
+    try:
+        yield
+    except OSError:
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

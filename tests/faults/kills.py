@@ -1,0 +1,115 @@
+"""Kills: at random moments, and at every operation on a file of a checkpoint and of a resume."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+from tests.faults.table import SETTINGS, Row, Tally, learnt, script, try_all, whole_run
+from tests.helpers.scripts import ROOT
+
+END = 400  # env steps
+OFTEN = ("--checkpoint-env-steps", "50")
+FEW = 160  # env steps of a run that is killed at each operation in turn
+KILLER = ("-m", "tests.faults.killer")
+
+
+def random_moments(folder: Path, count: int) -> Tally:
+    """Kill a run that writes checkpoints all the time, resume it, and hold its end against one that nothing disturbed.
+
+    Every third one is killed a second time, while it resumes.
+    """
+    began = time.monotonic()
+    wanted = learnt(whole_run(folder / "whole", END, *OFTEN))
+    takes = time.monotonic() - began
+    rng = random.Random(0)
+
+    def trial(number: int, after: float, again: float | None) -> str | None:
+        runs = folder / f"{number}"
+        _killed(after, *SETTINGS, *OFTEN, "--max-env-steps", str(END), "--runs-dir", str(runs))
+        found = list(runs.iterdir()) if runs.exists() else []
+        if found and again is not None:
+            _killed(again, "--resume", str(found[0]))
+        return _ends_well(found[0], wanted) if found else None  # it had not begun
+
+    moments = [(rng.uniform(0.2, 1.1) * takes, rng.uniform(0.3, 1.0) * takes) for _ in range(count)]
+    return try_all(
+        [partial(trial, i, after, again if i % 3 == 2 else None) for i, (after, again) in enumerate(moments)]
+    )
+
+
+def each_operation(folder: Path, count: int) -> Tally:
+    """Kill a run at each operation on a file, of which it makes as many while it writes checkpoints, and likewise one
+    that is resumed; then resume it. With a `count`, at so many of them, evenly spread.
+    """
+    words = (*SETTINGS, *OFTEN)
+    wanted = learnt(whole_run(folder / "whole", FEW, *OFTEN))
+    half = whole_run(folder / "half", FEW // 2, *OFTEN)
+    fresh = _operations(*words, "--max-env-steps", str(FEW), "--runs-dir", str(folder / "counted"))
+    resumed = _operations("--resume", str(_copy(half, folder / "resumed")), "--max-env-steps", str(FEW))
+
+    def while_new(at: int) -> str | None:
+        runs = folder / f"new-{at}"
+        _killed_at(at, *words, "--max-env-steps", str(FEW), "--runs-dir", str(runs))
+        found = list(runs.iterdir()) if runs.exists() else []
+        return _ends_well(found[0], wanted, f"new, operation {at}: ") if found else None
+
+    def while_resumed(at: int) -> str | None:
+        run = _copy(half, folder / f"resumed-{at}")
+        _killed_at(at, "--resume", str(run), "--max-env-steps", str(FEW))
+        return _ends_well(run, wanted, f"resumed, operation {at}: ", "--max-env-steps", str(FEW))
+
+    trials = [partial(while_new, at) for at in range(1, fresh + 1)]
+    trials += [partial(while_resumed, at) for at in range(1, resumed + 1)]
+    every = max(1, len(trials) // count) if count else 1
+    return try_all(trials[::every])
+
+
+def _killed(after: float, *words: str) -> None:
+    """Start the script and kill it after so many seconds, if it has not ended by then."""
+    path = str(ROOT / "experiments" / "09_cuda_graph.py")
+    with subprocess.Popen(
+        [sys.executable, path, *words], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
+        time.sleep(after)
+        process.kill()
+
+
+def _killed_at(operation: int, *words: str) -> None:
+    script(*words, before=(*KILLER, str(operation)))
+
+
+def _operations(*words: str) -> int:
+    """Return how many operations on files a run makes."""
+    done = script(*words, before=(*KILLER, "0"))
+    assert done.returncode == 0, done.stderr
+    return int(done.stdout.split()[-1])
+
+
+def _copy(run: Path, to: Path) -> Path:
+    return Path(shutil.copytree(run, to))
+
+
+def _ends_well(run: Path, wanted: object, where: str = "", *words: str) -> str | None:
+    """Resume a killed run; return what is wrong with its end, if anything."""
+    done = script("--resume", str(run), *words)
+    if done.returncode == 2 and ("has no checkpoint to resume" in done.stderr or "has no config.json" in done.stderr):
+        early = not list(run.glob("checkpoints/*.checkpoint"))
+        return None if early else f"{where}it has a checkpoint, but: {done.stderr}"
+    if done.returncode != 0:
+        return f"{where}{done.stderr[-300:]}"
+    if learnt(run) != wanted:
+        return f"{where}it has not learnt the same"
+    left = [path.name for path in run.rglob("*.unfinished")]
+    return f"{where}left behind: {left}" if left else None
+
+
+ROWS = (
+    Row("kill -9 at a random moment", "resumed, it ends exactly as if nothing had been", 50, 3, random_moments),
+    Row("kill -9 at each operation on a file", "the same", 0, 4, each_operation),
+)
