@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from fastdqn.errors import UserError
 from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions, UpdateOptions
@@ -20,15 +20,6 @@ from fastdqn.options.run import RunOptions
 OptionsT = TypeVar("OptionsT")
 LARGEST = 2**63 - 1
 """No whole number in a file is larger."""
-
-
-class RunSettings(Protocol):
-    """The groups of options that every script has."""
-
-    @property
-    def run(self) -> RunOptions: ...
-    @property
-    def game(self) -> GameOptions: ...
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from fastdqn.errors import UserError
 from fastdqn.options.fields import above_zero, at_least, beside
+from fastdqn.options.game import GameOptions
 
 STOP_EPSILON = 0.02
 """The least epsilon of a game that counts towards a stop score: that of the 2017 post. A policy without chance would
@@ -84,3 +86,12 @@ class RunOptions:
             "" if self.max_minutes is None else f"after {self.max_minutes:g} minutes",
         ]
         return f"stops {', or '.join(end for end in ends if end) or 'at Ctrl-C alone'}"
+
+
+class RunSettings(Protocol):
+    """The groups of options that every script has."""
+
+    @property
+    def run(self) -> RunOptions: ...
+    @property
+    def game(self) -> GameOptions: ...

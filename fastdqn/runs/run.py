@@ -16,7 +16,7 @@ from torch import Tensor
 from fastdqn import process
 from fastdqn.errors import RunError
 from fastdqn.options.fields import plain
-from fastdqn.options.groups import RunSettings
+from fastdqn.options.run import RunSettings
 from fastdqn.runs import checkpoint
 from fastdqn.runs.checkpoint import understood
 from fastdqn.runs.checkpointing import Checkpointing

@@ -6,6 +6,7 @@ import math
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import safetensors
 import safetensors.torch
@@ -78,12 +79,14 @@ def read_weights(run: Path) -> dict[str, Tensor]:
     if not path.is_file():
         raise UserError(f"{run} is not the folder of a run that has been saved: it has no {FILE}.")
     try:
-        with safetensors.safe_open(path, framework="pt", device="cpu") as file:
-            said = (file.metadata() or {}).get(_CHECKSUM)
+        opened: Any = safetensors.safe_open(path, framework="pt", device="cpu")
+        with opened as file:
+            about: dict[str, str] = file.metadata() or {}
             weights: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no dict
     except (OSError, ValueError, safetensors.SafetensorError) as error:
         why = (isinstance(error, OSError) and error.strerror) or "it is cut short, or no file of weights"
         raise UserError(f"The weights of the run {run} cannot be read from {FILE}: {why}.") from error
+    said = about.get(_CHECKSUM)
     if said is None:
         raise UserError(f"The {FILE} of the run {run} has no checksum: it is damaged, or an older fastdqn wrote it.")
     if said != f"{_checksum(weights):08x}":
@@ -99,5 +102,5 @@ def _checksum(weights: Mapping[str, Tensor]) -> int:
     for name in sorted(weights):
         tensor = weights[name]
         found = zlib.crc32(f"{name} {tensor.dtype} {tuple(tensor.shape)} ".encode(), found)
-        found = zlib.crc32(tensor.contiguous().reshape(-1).view(torch.uint8).numpy(), found)
+        found = zlib.crc32(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data, found)
     return found

@@ -1,1 +1,1 @@
-"""Faults, injected: kills, full disks, damaged files, stepped clocks, closed terminals; `make faults` tries them all."""
+"""Faults, injected: kills, full disks, damaged files, clocks that are set, closed terminals (`make faults`)."""

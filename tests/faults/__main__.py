@@ -1,8 +1,8 @@
 """Tries every kind of fault, and prints how often all was well.
 
-    python -m tests.faults            # all trials; make faults
-    python -m tests.faults --short    # a few of each kind
-    python -m tests.faults kill full  # the rows whose names have these words in them
+python -m tests.faults            # all trials; make faults
+python -m tests.faults --short    # a few of each kind
+python -m tests.faults kill full  # the rows whose names have these words in them
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ def damaged(folder: Path, count: int) -> Tally:
 
 
 def odd_checkpoints(folder: Path, count: int) -> Tally:
-    """Resume from checkpoints that are whole, with a checksum that is right, and hold something else than they should."""
+    """Resume from checkpoints that are whole, with the right checksum, and hold something else than they should."""
     whole = whole_run(folder / "whole", 100, *OFTEN)
     makers = _ODD[: count or len(_ODD)]
 

@@ -43,7 +43,7 @@ class Killer:
             self._note(os.fsdecode(words[0]))
 
     def _synced(self, handle: int) -> None:
-        self._note(os.readlink(f"/proc/self/fd/{handle}"))
+        self._note(str(Path(f"/proc/self/fd/{handle}").readlink()))
         self._fsync(handle)
 
     def _note(self, path: str) -> None:
