@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.folders import make_folder
-from tests.helpers.scripts import ROOT, fastdqn
+from tests.helpers.scripts import ROOT, TOY_CATCH, fastdqn
 from tests.helpers.trained import TrainedRuns
+
+TRUSTED = ("--game", TOY_CATCH)
 
 
 def test_help_is_quick_and_complete() -> None:
@@ -81,14 +83,14 @@ def series(runs: TrainedRuns, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_evaluate_takes_a_series(series: Path) -> None:
-    done = fastdqn("evaluate", str(series), "--episodes", "2")
+    done = fastdqn("evaluate", str(series), "--episodes", "2", *TRUSTED)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert [line.partition(": ")[0] for line in lines[1:3]] == [str(path.parent) for path in good_runs(series)]
     assert all("2 games" in line for line in lines[1:3])
     assert lines[-2].strip() == "Catch"
     assert lines[-1].split()[:2] == ["09", "2"]
-    assert done.stderr.startswith(f"left out: A file of the run {series / 'dqn-2' / 'broken'} is damaged")
+    assert done.stderr.startswith(f"left out: The weights of the run {series / 'dqn-2' / 'broken'} cannot be read")
     assert all(json.loads(path.read_text())["games"] == 2 for path in good_runs(series))
 
 
@@ -111,7 +113,7 @@ def test_ctrl_c_keeps_the_evaluations_that_have_finished(series: Path, tmp_path:
         "        options = command.dataclasses.replace(options, episodes=10**6)\n"
         "    return original(agent, run, options)\n"
         "command._evaluated = evaluated\n"
-        f"sys.argv = ['fastdqn', 'evaluate', {str(series)!r}, '--episodes', '2']\n"
+        f"sys.argv = ['fastdqn', 'evaluate', {str(series)!r}, '--episodes', '2', *{TRUSTED}]\n"
         "sys.exit(main())\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -127,7 +129,7 @@ def test_ctrl_c_keeps_the_evaluations_that_have_finished(series: Path, tmp_path:
 
 
 def test_evaluate_fails_where_no_run_can_be_evaluated(series: Path) -> None:
-    done = fastdqn("evaluate", str(series), "--protocol", "nature")
+    done = fastdqn("evaluate", str(series), "--protocol", "nature", *TRUSTED)
     assert done.returncode == 2
     assert done.stderr.count("left out: ") == 3
     assert done.stderr.splitlines()[-1] == "error: None of these runs can be evaluated."
@@ -139,7 +141,7 @@ def test_evaluate_fails_where_no_run_can_be_evaluated(series: Path) -> None:
 def test_latest_is_the_newest_in_runs_dir(series: Path, tmp_path: Path) -> None:
     newest = sorted(series.glob("*/*"))[0]
     os.utime(newest / "config.json", (2e9, 2e9))
-    done = fastdqn("evaluate", "latest", "--runs-dir", str(series.parent), "--episodes", "1")
+    done = fastdqn("evaluate", "latest", "--runs-dir", str(series.parent), "--episodes", "1", *TRUSTED)
     assert f"{newest}: 1 games" in done.stdout
     for command in ("compare", "plot", "watch"):
         out = ["--out", str(tmp_path / ("x.gif" if command == "watch" else "x.png"))] * (command != "compare")
@@ -181,14 +183,16 @@ def test_games_lists_them() -> None:
         (("evaluate", "RUN", "--episodes", "3", "--env-steps", "3"), "contradict each other"),
         (("evaluate", "RUN", "--epsilon", "2"), "--epsilon between 0 and 1"),
         (("evaluate", "RUN", "--seed", "-1"), "--seed must be at least 0"),
-        (("evaluate", "CATCH", "--protocol", "nature"), "has rules of its own"),
+        (("evaluate", "CATCH", "--protocol", "nature", *TRUSTED), "has rules of its own"),
+        (("evaluate", "CATCH"), f"if you trust it, name it too: --game {TOY_CATCH}"),
+        (("watch", "CATCH"), f"if you trust it, name it too: --game {TOY_CATCH}"),
         (("evaluate", "SHAPELESS"), "shapeless is damaged"),
         (("evaluate", "GROUPLESS"), "The run's options are damaged"),
         (("plot", "SHAPELESS"), "shapeless is damaged"),
         (("watch", "RUN", "--seed", "-1"), "--seed must be at least 0"),
         (("evaluate", "RUN", "--device", "moon"), "--device moon is not a device"),
         (("evaluate", "RUN", "--protocol", "machado"), "has 18 actions"),
-        (("evaluate", "BROKEN"), "is damaged"),
+        (("evaluate", "BROKEN"), "no file of weights"),
         (("evaluate", "EMPTY"), "is not the folder of a run"),
         (("watch", "RUN", "--out", "game.avi"), "must end in .mp4 or .gif"),
         (("watch", "RUN", "--out", "no/such/folder/game.mp4"), "there is no folder"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +20,12 @@ RAINBOW = (
 
 
 def resume(script: str, run: Path, *words: str, code: int = 0) -> str:
-    """Resume `run` and return what was printed; in this process if it has no other and is to end well."""
+    """Resume `run` and return what was printed; in this process if it has no other and is to end well.
+
+    An environment of one's own is named, as one has to.
+    """
+    game = json.loads((run / "config.json").read_text())["game"]["name"]
+    words = (*words, *(("--game", game) if ":" in game and "--game" not in words else ()))
     if script not in PARALLEL and not code:
         return here(script, "--resume", str(run), *words)
     done = subprocess.run(

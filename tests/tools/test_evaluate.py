@@ -16,7 +16,7 @@ from fastdqn.tools import evaluate as evaluation
 from fastdqn.tools.evaluate import Agent, Score, _play, evaluate, load_agent
 from fastdqn.types import EpisodeEnd
 from tests.helpers.own import Dots
-from tests.helpers.scripts import only_run, summary, train
+from tests.helpers.scripts import TOY_CATCH, only_run, summary, train
 from tests.helpers.trained import BRIEF, TrainedRuns
 
 CPU = torch.device("cpu")
@@ -108,7 +108,7 @@ def test_scores_by_hand() -> None:
 @pytest.mark.parametrize("name", ["09", "01", "catch0"])
 def test_one_game_at_once_and_many_agree(runs: TrainedRuns, name: str) -> None:
     """Under random play, so that there is something to average; games are cut at 240 frames."""
-    agent = load_agent(runs[name], CPU)
+    agent = load_agent(runs[name], CPU, TOY_CATCH)
     few, many = 6, 32
     one = evaluate(agent, "training", 1, 0, few, epsilon=1.0).as_dict("")
     together = evaluate(agent, "training", 32, 1, many, epsilon=1.0).as_dict("")
@@ -123,7 +123,7 @@ def test_whole_games_and_raw_scores_are_counted(tmp_path: Path, script: str) -> 
     """Counter's games have three lives and 37 frames, and rewards far above 1, however the run was trained."""
     words = ("--game", "tests.helpers.toys:Counter", "--frame-skip", "4", "--episodic-life")
     words += ("--replay-size", "1000", *BRIEF)
-    agent = load_agent(train(script, tmp_path, *words), CPU)
+    agent = load_agent(train(script, tmp_path, *words), CPU, words[1])
     games = evaluate(agent, "training", 2, 0, 6).games
     assert len(games) == 6
     assert all(game.frames == 37 and game.score > 37 * 10 for game in games)
@@ -132,9 +132,10 @@ def test_whole_games_and_raw_scores_are_counted(tmp_path: Path, script: str) -> 
 def test_an_environment_without_a_limit_is_evaluated_with_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the run had none; Dots that never end are cut after Atari's limit, which is shorter here."""
     monkeypatch.setattr(Dots, "length", 10**9)
-    run = train("01_baseline", tmp_path, "--game", "tests.helpers.own:Dots", "--replay-size", "1000", *BRIEF)
+    game = "tests.helpers.own:Dots"
+    run = train("01_baseline", tmp_path, "--game", game, "--replay-size", "1000", *BRIEF)
     assert summary(run)["episodes"] == 0
-    agent = load_agent(run, CPU)
+    agent = load_agent(run, CPU, game)
     assert agent.options.game.max_frames is None
     monkeypatch.setattr(evaluation, "GameOptions", lambda: GameOptions(max_frames=30))
     games = evaluate(agent, "training", 2, 0, 2).games
@@ -168,3 +169,9 @@ def test_an_agent_knows_the_wrappers_of_its_run(runs: TrainedRuns) -> None:
     assert agent.wrappers is None
     assert load_agent(runs["01"], CPU).wrappers == "classic"
     assert only_run(runs["01"].parent) == runs["01"]
+
+
+@pytest.mark.parametrize("named", [None, "tests.helpers.own:Dots"])
+def test_the_code_of_an_environment_is_not_loaded_because_a_run_says_so(runs: TrainedRuns, named: str | None) -> None:
+    with pytest.raises(UserError, match=f"if you trust it, name it too: --game {TOY_CATCH}"):
+        load_agent(runs["catch0"], CPU, named)
