@@ -85,7 +85,7 @@ def learnt(run: Path) -> tuple[Any, ...]:
     weights = safetensors.numpy.load_file(run / "weights.safetensors")
     games = [{key: value for key, value in line.items() if key != "elapsed"} for line in records(run, "episodes.jsonl")]
     last = records(run, "speed.jsonl")[-1]
-    counters = {name: last[name] for name in ("env_steps", "updates", "samples", "loss")}
+    counters = {name: last[name] for name in ("env_steps", "updates", "samples")}
     return {name: array.tobytes() for name, array in weights.items()}, games, counters
 
 
