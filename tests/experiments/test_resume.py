@@ -20,6 +20,7 @@ from fastdqn import process
 from fastdqn.algorithms import freeze_trial
 from fastdqn.replay.transitions import _unpacked
 from fastdqn.runs.checkpoint import checkpoints_in, newest, read
+from fastdqn.tools.reading import read_run
 from tests.helpers.resuming import NARROW, PLAIN, RAINBOW, VECTOR, resume
 from tests.helpers.scripts import AS_ATARI, ROOT, TOY_CATCH, command, only_run, records, started, summary, train
 
@@ -225,6 +226,31 @@ def test_a_killed_run_resumes_from_its_last_checkpoint(tmp_path: Path) -> None:
     history = json.loads((folder / "environment.json").read_text())
     assert history["resumed_at_env_step"] == kept
     assert len(history["earlier"]) == 1
+
+
+def test_a_run_that_goes_on_has_no_summary_of_before(tmp_path: Path) -> None:
+    """Killed while it is resumed, it is broken off, not what it was."""
+    run = train("09_cuda_graph", tmp_path, *VECTOR, "--max-env-steps", "90")
+    assert read_run(run).ended == "max-env-steps"
+    words = ("--resume", str(run), "--max-env-steps", "None", "--stop-score", "None")
+    with started("09_cuda_graph", tmp_path, *words) as again:
+        again.wait_until(lambda: records(run, "speed.jsonl")[-1]["env_steps"] > 90)
+        assert not (run / "summary.json").exists()
+        os.kill(again.process.pid, signal.SIGKILL)
+        again.process.wait()
+    assert read_run(run).ended == "broken off"
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="there is no such signal here")
+def test_a_closed_terminal_leaves_a_checkpoint(tmp_path: Path) -> None:
+    with started("09_cuda_graph", tmp_path, *VECTOR, "--max-env-steps", "None", "--stop-score", "None") as run:
+        run.wait_until(lambda: run.updates() > 3)
+        os.kill(run.process.pid, signal.SIGHUP)
+        code, _, err = run.finish()
+    assert code == 128 + signal.SIGHUP
+    assert "Traceback" not in err
+    assert summary(only_run(tmp_path))["reason"] == "interrupted"
+    assert checkpoints_in(only_run(tmp_path))
 
 
 def test_ctrl_c_leaves_a_checkpoint(tmp_path: Path) -> None:

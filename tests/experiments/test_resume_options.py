@@ -10,7 +10,7 @@ import pytest
 from fastdqn.errors import UserError
 from fastdqn.runs.checkpoint import Checkpoints, checkpoints_in, newest, read
 from tests.helpers.resuming import VECTOR, resume
-from tests.helpers.scripts import parse, train
+from tests.helpers.scripts import TOY_CATCH, parse, train
 
 SCRIPT = "09_cuda_graph"
 
@@ -54,6 +54,14 @@ def test_what_changes_nothing_that_is_learnt_may_change(stopped_run: Path) -> No
     latest = parse(SCRIPT, "--resume", "latest", "--runs-dir", str(stopped_run.parent))
     assert latest.run.resume == str(stopped_run)
     assert latest.dqn == options.dqn
+
+
+def test_code_is_not_loaded_because_a_checkpoint_names_it(tmp_path: Path) -> None:
+    run = train(SCRIPT, tmp_path, *VECTOR, "--game", TOY_CATCH, "--max-env-steps", "90")
+    for words in ((), ("--game", "pong"), ("--game", "tests.helpers.toys:Counter")):
+        with pytest.raises(UserError, match=f"if you trust it, name it too: --game {TOY_CATCH}"):
+            parse(SCRIPT, "--resume", str(run), *words)
+    assert parse(SCRIPT, "--resume", str(run), "--game", TOY_CATCH).game.name == TOY_CATCH
 
 
 def test_another_script_and_wrong_folders_are_one_sentence(stopped_run: Path, tmp_path: Path) -> None:

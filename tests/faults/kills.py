@@ -110,6 +110,6 @@ def _ends_well(run: Path, wanted: object, where: str = "", *words: str) -> str |
 
 
 ROWS = (
-    Row("kill -9 at a random moment", "resumed, it ends exactly as if nothing had been", 50, 3, random_moments),
-    Row("kill -9 at each operation on a file", "the same", 0, 4, each_operation),
+    Row("kill -9 at a random moment", "resumed, it ends exactly as if nothing had been", 50, 2, random_moments),
+    Row("kill -9 at each operation on a file", "the same", 0, 3, each_operation),
 )

@@ -62,7 +62,7 @@ def make_folder(
     (folder / "episodes.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     if ended is not None:
         last = lines[-1] if lines else {"mean_100": None, "env_steps": 50, "elapsed": 1.0}
-        said = {"reason": ended, **last, "median_env_steps_per_s": 1000.0, **(summary or {})}
+        said = {"reason": ended, **last, "episodes": len(scores), "median_env_steps_per_s": 1000.0, **(summary or {})}
         (folder / "summary.json").write_text(json.dumps(said))
     if running:
         _HELD.append(hold(folder))

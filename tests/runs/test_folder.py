@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fastdqn.errors import RunError, UserError
-from fastdqn.runs.folder import FORMAT, read_config, version
+from fastdqn.runs.folder import (
+    FORMAT,
+    RUNNING,
+    UNFINISHED,
+    hold,
+    let_go,
+    read_config,
+    remove_unfinished,
+    running_in,
+    version,
+    write_json,
+)
 from tests.helpers.older import older_run
 from tests.helpers.runs import make_run
+from tests.helpers.scripts import ROOT
 
 GOOD: dict[str, Any] = {
     "format": FORMAT,
@@ -83,3 +99,53 @@ def test_a_config_that_says_too_little_is_one_sentence(tmp_path: Path, content: 
     with pytest.raises(UserError, match=sentence) as caught:
         read_config(tmp_path)
     assert "\n" not in str(caught.value)
+
+
+def test_one_process_at_a_time_holds_a_run(tmp_path: Path) -> None:
+    """Whoever is killed holds nothing any more, and whatever its file says about who it was."""
+    program = (
+        "import pathlib, sys, time\n"
+        "from fastdqn.runs.folder import hold\n"
+        f"lock = hold(pathlib.Path({str(tmp_path)!r}))\n"
+        "print('held', flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    assert running_in(tmp_path) is None
+    with subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        assert running_in(tmp_path) == f"process {other.pid}"
+        with pytest.raises(UserError, match=f"is still going on, in process {other.pid}"):
+            hold(tmp_path)
+        other.kill()
+    assert (tmp_path / RUNNING).exists()
+    assert running_in(tmp_path) is None
+    lock = hold(tmp_path)
+    assert running_in(tmp_path) == f"process {os.getpid()}"
+    let_go(tmp_path, lock)
+    assert running_in(tmp_path) is None
+
+
+def test_json_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "summary.json"
+    write_json(path, {"score": 1})
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for name in ("write_text", "replace"):
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, name, full)
+            with pytest.raises(OSError, match="No space"):
+                write_json(path, {"score": 2})
+        assert json.loads(path.read_text()) == {"score": 1}
+        assert list(tmp_path.iterdir()) == [path]
+    write_json(path, {"score": 2})
+    assert json.loads(path.read_text()) == {"score": 2}
+
+
+def test_what_a_killed_process_left_half_written_is_removed(tmp_path: Path) -> None:
+    (tmp_path / "weights.safetensors").write_bytes(b"whole")
+    (tmp_path / f"weights.safetensors{UNFINISHED}").write_bytes(b"ha")
+    remove_unfinished(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["weights.safetensors"]

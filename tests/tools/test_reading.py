@@ -82,11 +82,12 @@ def test_the_newest_finished_run_of_each_seed_counts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("episodes.jsonl", '{"score": 1}\n', "lacks 'mean_100'"),
-        ("episodes.jsonl", "[1]\n", "is no JSON object"),
-        ("episodes.jsonl", "{1\n", "is damaged"),
-        ("summary.json", "{", "is damaged"),
-        ("summary.json", "[]", "is damaged"),
+        ("episodes.jsonl", '{"score": 1}\n', "its episodes.jsonl is damaged"),
+        ("episodes.jsonl", "[1]\n", "its episodes.jsonl is damaged"),
+        ("episodes.jsonl", "{1\n", "its episodes.jsonl is damaged"),
+        ("episodes.jsonl", "", "its episodes.jsonl has 0 of 3 games: a part of it is missing"),
+        ("summary.json", "{", "its summary.json is damaged"),
+        ("summary.json", "[]", "its summary.json is damaged"),
     ],
 )
 def test_damage_is_a_sentence(tmp_path: Path, name: str, text: str, said: str) -> None:

@@ -1,0 +1,25 @@
+"""A few faults of each kind; `make faults` tries many."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.faults.__main__ import ROWS
+from tests.faults.table import Row, Tally
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals and limits")
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_a_few_of_each_kind(row: Row, tmp_path: Path) -> None:
+    tally = row.run(tmp_path, row.short)
+    assert tally.tried >= 1
+    assert not tally.wrong
+
+
+def test_what_goes_wrong_is_counted() -> None:
+    tally = Tally().take([None, "it did not end", None])
+    assert (tally.tried, tally.good, tally.wrong) == (3, 2, ["it did not end"])
