@@ -6,7 +6,7 @@ BEST := experiments/11_pong_in_seconds.py
 ARGS ?=
 .DEFAULT_GOAL := help
 
-.PHONY: help pong test test-slow test-newest test-oldest check bench tables format clean
+.PHONY: help pong test test-slow faults soak test-newest test-oldest check bench tables format clean
 
 help: ## this list
 	@echo 'make TARGET [ARGS="..."], where ARGS goes to the command, and TARGET is one of'
@@ -20,6 +20,12 @@ test: $(VENV)/ready ## all tests but those that learn for long
 
 test-slow: $(VENV)/ready ## the tests that learn for long: every script and every variant learns Catch
 	$(BIN)/python -m pytest --numprocesses logical -m slow $(ARGS)
+
+faults: $(VENV)/ready ## kill runs, fill disks, damage files, set clocks: some hundreds of times
+	$(BIN)/python -m tests.faults $(ARGS)
+
+soak: $(VENV)/ready ## an hour of 09 and one of 03: memory, open files and threads must not grow
+	$(BIN)/python -m tests.faults.soak $(ARGS)
 
 test-newest: ## all tests with the newest versions that PYTHON can have, in an environment of its own
 	$(call test-with,/dev/null)

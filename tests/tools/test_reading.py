@@ -14,7 +14,7 @@ from tests.helpers.folders import make_folder, make_run
 
 def test_the_mean_of_100_games_is_the_recorded_one(tmp_path: Path) -> None:
     """Which games the window holds, the run knows: a mean that is made from the lines would be another."""
-    folder = make_folder(tmp_path / "run")
+    folder = make_folder(tmp_path / "run", scores=(21.0, -21.0))
     lines = [
         {"score": 21.0, "mean_100": None, "env_steps": 10, "elapsed": 1.0},
         {"score": -21.0, "mean_100": -7.0, "env_steps": 20, "elapsed": 2.0},
