@@ -37,7 +37,7 @@ def test_without_the_environment_a_script_says_how_to_get_it(path: Path, tmp_pat
     done = bare(str(path), "--help", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1
-    assert done.stderr.startswith(f"error: {sys.executable} has no torch, numpy, gymnasium and 8 more packages; ")
+    assert done.stderr.startswith(f"error: {sys.executable} has no torch, numpy, gymnasium and 9 more packages; ")
     assert ". .venv/bin/activate" in done.stderr
     assert "`make pong`" in done.stderr
 

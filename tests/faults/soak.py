@@ -3,8 +3,8 @@
     python -m tests.faults.soak                          # an hour of 09 and one of 03; make soak
     python -m tests.faults.soak --minutes 8 09_cuda_graph
 
-Checkpoints are written every minute, with the replay. Counted are the processes of a run, all together. The first third is
-left out: until then the replay fills up.
+Checkpoints are written every minute, with the replay. Counted are the processes of a run, all together. The first third
+is left out: until then the replay fills up.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ def main() -> int:
     print(
         "| script | minutes | checkpoints | | first | second third | last third | |\n|---|---|---|---|---|---|---|---|"
     )
-    return 0 if all([soaked(script, options.minutes) for script in options.scripts]) else 1
+    flat = [soaked(script, options.minutes) for script in options.scripts]
+    return 0 if all(flat) else 1
 
 
 def soaked(script: str, minutes: float) -> bool:
