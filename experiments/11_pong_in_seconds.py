@@ -1,24 +1,19 @@
 """11 Pong in seconds: everything that pays, put together for one clock.
 
-The idea is in two parts. The clock runs from the start of the process to the moment when the mean of the last 100 games
-is above 18. A hundred good games take many env steps, in which an agent that learns on does not get better, but is now
-good, now less so. So one that has won enough of its points is frozen for a trial: it plays, at a multiple of the speed,
-and learns nothing until a test of its points says that it loses too many. Meanwhile nothing else goes on: its games do
-not enter the replay, and the schedules of epsilon, step size and beta stand still.
+The idea: the clock runs from the start of the process to the moment when the mean of the last 100 games is above 18. A
+hundred good games take many env steps, in which an agent that learns on does not get better, but is now good, now less
+so. So one that has won enough of its points is frozen for a trial: it plays, at a multiple of the speed, and learns
+nothing until a test of its points says that it loses too many. Meanwhile nothing else goes on: its games do not enter
+the replay, and the schedules of epsilon, step size and beta stand still.
 
-And there is no target network. Whoever chooses an action computes its value anyway, so these values are kept, and make
-the lambda-returns that are learnt (fastdqn/replay/returns.py): an update evaluates one network instead of two, and a
-point that was scored reaches what came before it at once, instead of a few env steps further with each copy of the
-target network. What plays, and gives these values, is an average of the last weights, which changes its mind less
-often.
+The rest is settings (the agent pong-fast, and fastdqn/options/presets.py). What it trains on are the newest 50,000 env
+steps alone, drawn by priority, four samples for each env step (on a GPU, where they are cheap, 16), with centered
+frames, 5-step returns and a step size that falls. --small does the same with half of all filters and hidden units.
 
-The rest is settings (the agent pong-fast, and fastdqn/options/presets.py): two samples for each env step, drawn by
-priority from the newest 16,384, centered frames and a step size that falls. On a GPU, where samples are cheap, it is 16
-samples for each env step and n-step returns with a target network (not yet run on one). --small does the same with half
-of all filters and hidden units.
+--trace-decay learns lambda-returns instead, of the values that the network gave while it played, without a target
+network: sooner at first, but not yet with every seed to the end (docs/log/2026-11-23.md), so no preset has it.
 
-Differs from 10: the freeze trial; lambda-returns (--trace-decay); presets, one for each kind of machine (--device is
-auto), and --small.
+Differs from 10: the freeze trial; presets, one for each kind of machine (--device is auto), and --small.
 """
 
 import startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports below
