@@ -270,8 +270,9 @@ def check_games(
             f"{dqn.n_step * count}."
         )
     if returns is not None and returns.trace_decay is not None:
-        for name, size, blocks in (("initial", dqn.replay_initial, 1), ("size", dqn.replay_size, 3)):
-            least = blocks * returns.block_steps * count
+        block = returns.block_steps
+        for name, size, rows in (("initial", dqn.replay_initial, block + 1), ("size", dqn.replay_size, 3 * block)):
+            least = rows * count
             if size < least:
                 raise UserError(
                     f"--replay-{name} {size} is too small for blocks of {returns.block_steps} env steps of {count} "

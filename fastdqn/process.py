@@ -96,6 +96,8 @@ def kill_children() -> None:
 
 def _on_signal(number: int, _frame: FrameType | None) -> None:
     global _received, _first
+    if _first and number == getattr(signal, "SIGHUP", None):  # a closed terminal: its shell sends it, and the system
+        return
     _received += 1
     _first = _first or number
     if not _running or _received >= FORCED_EXIT_AFTER:

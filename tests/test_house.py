@@ -58,7 +58,9 @@ def test_a_second_algorithm_trains_resumes_and_is_drawn(tmp_path: Path) -> None:
     words = (*words, "--runs-dir", str(tmp_path / "parts"))
     reinforce(*words, "--max-env-steps", "2003")
     parts = only_run(tmp_path / "parts")
-    assert "resumed at env step 2,003" in reinforce("--resume", str(parts), "--max-env-steps", "7000")
+    assert "resumed at env step 2,003" in reinforce(
+        "--resume", str(parts), "--game", TOY_CATCH, "--max-env-steps", "7000"
+    )
     weights = [safetensors.numpy.load_file(run / "weights.safetensors") for run in (whole, parts)]
     assert {k: v.tobytes() for k, v in weights[0].items()} == {k: v.tobytes() for k, v in weights[1].items()}
     assert summary(parts)["updates"] == summary(whole)["updates"] > 150

@@ -54,8 +54,8 @@ class Threads:
             metrics = replica.gradient(replica.group, batch)
             gradients = [parameter.grad.clone() for parameter in replica.group.parameters]
             values = torch.empty(self._num_envs)
-            replica.greedy(seen, values)
-            found.append([*gradients, *metrics.scalars.values(), metrics.priority, values])
+            actions = replica.greedy(seen, values)
+            found.append([*gradients, *metrics.scalars.values(), metrics.priority, values, actions])
         return all(torch.equal(one, other) for one, other in zip(*found, strict=True))
 
 

@@ -187,7 +187,8 @@ def _is_one(value: Any, kind: Any) -> bool:
     if choices:  # one of several types
         return any(_is_one(value, choice) for choice in choices)
     if kind is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
+        whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST
+        return whole or isinstance(value, float)
     if kind is int:
         return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST
     return isinstance(value, str if kind is Path else kind)

@@ -75,13 +75,18 @@ class PrioritizedReplay:
 
     def state(self) -> dict[str, Any]:
         """Return everything that is stored, as the frames' replay does, and the priorities."""
-        return {"frames": self.frames.state(), "priorities": self.priorities.state(), "beta": float(self._beta)}
+        return {
+            "frames": self.frames.state(),
+            "priorities": self.priorities.state(),
+            "beta": float(self._beta),
+            "filled": self._filled,
+        }
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Hold what a replay of the same size held."""
         self.frames.load(state["frames"])
         self.priorities.load(state["priorities"])
-        self._filled = max(0, self.frames.starts()[1] + 1)
+        self._filled = int(state["filled"])
         self.set_beta(state["beta"])
 
     def discard(self, envs: NDArray[np.bool_] | None) -> None:

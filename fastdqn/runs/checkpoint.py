@@ -226,7 +226,7 @@ def read_header(path: Path) -> Header:
             int(said["crc32"]),
             len(line),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise UserError(f"The checkpoint {path} is damaged{_other(path)}.") from error
 
 

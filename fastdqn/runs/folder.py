@@ -13,7 +13,7 @@ import importlib.metadata
 import json
 import os
 import socket
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
@@ -65,7 +65,8 @@ def read_config(run: Path) -> dict[str, Any]:
         said_words = (config["script"], config["game"]["name"], config["wrappers"])
         if not all(isinstance(word, str) for word in said_words):
             raise TypeError("script, game and wrappers must be words")
-    except (KeyError, TypeError, ValueError) as error:
+        _check_groups(config)
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise UserError(
             f"The config.json of the run {run} is damaged: it names no script, game, wrappers or seed."
         ) from error
@@ -73,6 +74,18 @@ def read_config(run: Path) -> dict[str, Any]:
         dqn = cast(dict[str, Any], config.get("dqn", {}))
         config |= {"game": {**config["game"], "name": "pong"}, "dqn": {"agent": "pong-fast", **dqn}}
     return config
+
+
+def _check_groups(config: Mapping[str, Any]) -> None:
+    """Raise TypeError unless all but what a run says of itself are groups of plain values."""
+    for name, group in config.items():
+        if name in ("format", "version", "script", "wrappers", "older"):
+            continue
+        if not isinstance(group, dict):
+            raise TypeError(f"{name} must be a group of options")
+        values = cast(dict[str, Any], group).values()
+        if not all(value is None or isinstance(value, str | int | float) for value in values):
+            raise TypeError(f"the options of {name} must be plain values")
 
 
 def new_folder(parent: Path, game: str, script: str) -> Path:
@@ -97,17 +110,18 @@ def running_in(run: Path) -> str | None:
             return None
     except filelock.Timeout:
         return _named(run)
-    except OSError:  # of a folder in which nothing can be written
-        return None
+    except OSError:  # of a folder in which this user cannot write
+        return _named(run) if (run / RUNNING).exists() else None
 
 
 def hold(run: Path) -> filelock.BaseFileLock:
     """Let this process be the one in which a run is going on, until it lets go of what is returned, or ends.
 
     Raises:
-        UserError: it is going on in another one.
+        UserError: it is going on in another one, or there are links in its folder.
         OSError: the folder cannot be written to.
     """
+    _refuse_links(run)
     lock = filelock.FileLock(run / LOCK, thread_local=False)
     try:
         lock.acquire(timeout=LOCK_SECONDS)
@@ -144,6 +158,7 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """
     unfinished = path.with_name(f"{path.name}{UNFINISHED}")
     try:
+        unfinished.unlink(missing_ok=True)  # of one that was killed, or a link to somewhere else
         write(unfinished)
         with unfinished.open("rb+") as file:
             os.fsync(file.fileno())
@@ -166,6 +181,17 @@ def saving(run: Path) -> Generator[None]:
     except (OSError, safetensors.SafetensorError) as error:
         why = (isinstance(error, OSError) and error.strerror) or str(error)
         raise RunError(f"Cannot write to {run}: {why}; the run has ended.") from error
+
+
+def _refuse_links(run: Path) -> None:
+    """Refuse a folder from which links lead to files that a run would write into or remove.
+
+    Raises:
+        UserError: there is one.
+    """
+    for path in (*run.glob("*"), *(run / "checkpoints").glob("*")):
+        if path.is_symlink():
+            raise UserError(f"{path} is a link, and a run writes into its folder; put the file itself there.")
 
 
 def _named(run: Path) -> str:

@@ -112,10 +112,17 @@ class Records:
 
     def cut(self, sizes: Mapping[str, int]) -> None:
         """Cut off what was logged after the checkpoint that says these sizes: it will be logged again."""
-        for path in self._paths():
-            if path.name != self._board.name and path.stat().st_size > sizes.get(path.name, 0):
-                with path.open("r+b") as file:
-                    file.truncate(sizes.get(path.name, 0))
+        for path in self._longer(sizes):
+            with path.open("r+b") as file:
+                file.truncate(sizes.get(path.name, 0))
+
+    def longer(self, sizes: Mapping[str, int]) -> bool:
+        """Tell whether anything was logged after the checkpoint that says these sizes."""
+        return bool(self._longer(sizes))
+
+    def _longer(self, sizes: Mapping[str, int]) -> list[Path]:
+        logs = [path for path in self._paths() if path.name != self._board.name]
+        return [path for path in logs if path.stat().st_size > sizes.get(path.name, 0)]
 
     def close(self, summary: Mapping[str, Any]) -> None:
         """Close everything; the trackers are told how the run ended."""

@@ -99,10 +99,10 @@ class Run:
         self._ended_before = options.run.resume is not None
         if options.run.resume is not None:
             self.folder = Path(options.run.resume)
-            header = checkpoint.newest(self.folder, options.run.resume_previous)
             with saving(self.folder):
                 self._lock = hold(self.folder)
-            self._resumed = checkpoint.read(header)
+            # Only now: until then another process may have written a newer one.
+            self._resumed = checkpoint.read(checkpoint.newest(self.folder, options.run.resume_previous))
             self._load(self._resumed)
         config = {"format": FORMAT, "version": version(), "script": self.script, "wrappers": wrappers}
         config |= plain(options)
@@ -173,6 +173,8 @@ class Run:
         if parts.keys() - states.keys():
             self.counters.discarded_at = self.env_steps
         with saving(self.folder):
+            if self._logs.longer(lines):  # then the summary of before is of games that are cut off now
+                (self.folder / "summary.json").unlink(missing_ok=True)
             self._logs.cut(lines)
         self._resumed = None
         said = "the games begin anew" if lost is None else "the games continue where they were"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -92,11 +93,10 @@ def read_run(folder: Path) -> RunData:
         name = "summary.json"
         path = folder / name
         summary = _dictionary(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
-        if not _is_number(summary.get("mean_100", 0.0)) and summary["mean_100"] is not None:
-            raise ValueError("mean_100")
+        _check_summary(summary)
     except OSError as error:
         raise UserError(f"{folder} is not the folder of a run: {error.strerror}.") from error
-    except (ValueError, KeyError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError(f"{folder} is the folder of a run, but its {name} is damaged.") from error
     if summary.get("episodes", len(episodes)) != len(episodes):
         raise UserError(
@@ -156,8 +156,22 @@ def _dictionary(said: Any) -> dict[str, Any]:
     return cast(dict[str, Any], said)
 
 
+def _check_summary(summary: Mapping[str, Any]) -> None:
+    """Raise ValueError for what tables and pictures could not show."""
+    for name in ("mean_100", "elapsed", "env_steps", "updates", "episodes", "median_env_steps_per_s"):
+        if not (summary.get(name) is None or _is_number(summary[name])):
+            raise ValueError(name)
+    if re.fullmatch(r"[a-z -]*", summary.get("reason") or "") is None:
+        raise ValueError("reason")
+    for name in ("fresh", "nature"):
+        if name in summary and not all(_is_number(summary[name][key]) for key in ("mean", "standard_error")):
+            raise ValueError(name)
+
+
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return abs(value) < 2**63 if isinstance(value, int) else math.isfinite(value)
 
 
 def _column(lines: Sequence[dict[str, Any]], name: str) -> NDArray[np.float64]:

@@ -66,7 +66,7 @@ def same(left: Any, right: Any, path: str = "") -> None:
 
 
 RETURNS = ("--n-step", "1", "--trace-decay", "0.8", "--block-steps", "5")
-AVERAGE = ("--prioritized", "--target-average", "0.1", "--act-with", "target")
+AVERAGE = ("--prioritized", "--importance-decay", "260", "--target-average", "0.1", "--act-with", "target")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import io
 import json
 import os
 import random
-import resource
 import shutil
 import subprocess
 import sys
@@ -212,6 +211,8 @@ def full_disk(folder: Path, count: int) -> Tally:
         runs = folder / f"{size}"
 
         def limited() -> None:
+            import resource
+
             resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
         words = (*SETTINGS, *OFTEN, "--max-env-steps", "300", "--runs-dir", str(runs))
@@ -248,9 +249,16 @@ def strangers(folder: Path, count: int) -> Tally:
         done = script("--resume", "run", *more, cwd=place) if resumed else _looks(place, Path("run"), way)[0]
         if (place / "ran").exists() or done.returncode < 0:
             return f"{name}, {way}: its code ran"
-        return None if way in ("compare", "plot") else a_sentence(done, (2,))
+        if way in ("compare", "plot"):
+            return "a traceback" if "Traceback" in done.stderr else None
+        return a_sentence(done, (2,))
 
-    return try_all([partial(trial, i, *one) for i, one in enumerate(chosen[:: max(1, len(chosen) // (count or 99))])])
+    return try_all(
+        [
+            partial(trial, i, *one)
+            for i, one in enumerate(chosen[:: max(1, len(chosen) // count) | 1] if count else chosen)
+        ]
+    )
 
 
 def _name_code(path: Path, name: str) -> None:

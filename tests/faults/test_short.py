@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +10,7 @@ import pytest
 from tests.faults.__main__ import ROWS
 from tests.faults.table import Row, Tally
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals and limits")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs POSIX signals, limits and /proc")
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)

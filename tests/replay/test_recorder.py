@@ -144,3 +144,37 @@ def test_each_observation_keeps_the_value_that_was_given_to_it_also_around_a_pau
     before = slice(11 * ENVS, 12 * ENVS)  # the last before the pause bootstraps from the observation after it
     bootstrapped = [11 + GAMMA * label(12, game) for game in range(ENVS)]
     assert replay._return[before].tolist() == pytest.approx(bootstrapped)
+
+
+@pytest.mark.parametrize("seen", [10, 11, 12])
+def test_a_block_that_ends_as_a_pause_begins_is_drawn_from_later_resumed_or_not(seen: int) -> None:
+    """Blocks of 5 rows; returns of one are known before its transitions have priorities."""
+
+    def made() -> tuple[PrioritizedReplay, Recorder]:
+        replay = PrioritizedReplay(ReturnReplay(0.9, 5, ROWS * ENVS, ENVS, (SIDE, SIDE), 4, GAMMA, CPU, 0))
+        recorder = Recorder(replay, few_rows(ENVS, (4, SIDE, SIDE), CPU), ENVS)
+        recorder.reset(frames(0))
+        return replay, recorder
+
+    def play(recorder: Recorder, times: range) -> None:
+        for time in times:
+            assert recorder.values is not None
+            recorder.values.fill_(float(time))
+            recorder.add(*step(time))
+
+    (whole, first), (again, second) = made(), made()
+    play(first, range(seen))
+    first.pause(True)
+    play(first, range(seen, 20))
+    state = first.state()
+    for part in (state["replay"]["frames"], state["shown"]):
+        part["frames"] = part["frames"].fetch()
+    second.load(state)
+    for recorder in (first, second):
+        recorder.pause(False)
+        play(recorder, range(20, 30))
+    assert torch.equal(whole.priorities.leaves(), again.priorities.leaves())
+    drawable = whole.priorities.leaves().view(ROWS, ENVS)[:, 0] > 0
+    known = whole.frames.starts()[1] + 1
+    assert drawable[:known].sum() == known - 1  # but for the row that stands for the pause
+    assert not drawable[known:].any()

@@ -190,7 +190,7 @@ def test_what_it_leaves_no_room_for_is_refused(dqn: DQNOptions, agent: AgentOpti
     ("dqn", "said"),
     [
         (DQNOptions(replay_size=2_000), "--replay-size 2000 is too small for blocks of 64 env steps of 16 games"),
-        (DQNOptions(replay_initial=50), "--replay-initial 50 is too small for blocks of 64 env steps of 16 games"),
+        (DQNOptions(replay_initial=1024), "--replay-initial 1024 is too small .* it must be at least 1040"),
     ],
 )
 def test_a_replay_that_is_too_short_for_its_blocks_is_refused(dqn: DQNOptions, said: str) -> None:

@@ -90,6 +90,9 @@ def test_a_run_of_another_format_is_refused_by_the_version_that_it_names(tmp_pat
         (json.dumps({**GOOD, "wrappers": 3}), "is damaged: it names no script, game, wrappers or seed"),
         (json.dumps({**GOOD, "game": "pong"}), "is damaged: it names no script, game, wrappers or seed"),
         (json.dumps({**GOOD, "game": {"name": None}}), "is damaged: it names no script, game, wrappers or seed"),
+        (json.dumps({**GOOD, "run": {"seed": float("inf")}}), "is damaged: it names no script, game, wrappers or seed"),
+        (json.dumps({**GOOD, "dqn": 5}), "is damaged: it names no script, game, wrappers or seed"),
+        (json.dumps({**GOOD, "dqn": {"agent": ["x"]}}), "is damaged: it names no script, game, wrappers or seed"),
         (json.dumps({**GOOD, "script": None}), "is damaged: it names no script, game, wrappers or seed"),
     ],
 )
@@ -149,3 +152,19 @@ def test_what_a_killed_process_left_half_written_is_removed(tmp_path: Path) -> N
     (tmp_path / f"weights.safetensors{UNFINISHED}").write_bytes(b"ha")
     remove_unfinished(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["weights.safetensors"]
+
+
+def test_nothing_is_written_through_a_link_in_a_strangers_folder(tmp_path: Path) -> None:
+    run, mine = tmp_path / "run", tmp_path / "thesis.tex"
+    (run / "checkpoints").mkdir(parents=True)
+    mine.write_text("all of it")
+    for name in ("running.lock", "notes.jsonl", "checkpoints/000000000090.checkpoint"):
+        (run / name).symlink_to(mine)
+        with pytest.raises(UserError, match="is a link, and a run writes into its folder"):
+            hold(run)
+        running_in(run)
+        (run / name).unlink()
+    (run / f"running.json{UNFINISHED}").symlink_to(mine)
+    write_json(run / RUNNING, {"pid": 1})
+    assert mine.read_text() == "all of it"
+    assert not (run / RUNNING).is_symlink()

@@ -88,6 +88,15 @@ def test_the_newest_finished_run_of_each_seed_counts(tmp_path: Path) -> None:
         ("episodes.jsonl", "", "its episodes.jsonl has 0 of 3 games: a part of it is missing"),
         ("summary.json", "{", "its summary.json is damaged"),
         ("summary.json", "[]", "its summary.json is damaged"),
+        ("summary.json", '{"elapsed": "x"}', "its summary.json is damaged"),
+        ("summary.json", '{"reason": "[/x]"}', "its summary.json is damaged"),
+        ("summary.json", '{"fresh": 3}', "its summary.json is damaged"),
+        ("summary.json", '{"median_env_steps_per_s": "fast"}', "its summary.json is damaged"),
+        (
+            "episodes.jsonl",
+            '{"score": 1' + "0" * 400 + ', "mean_100": 1, "env_steps": 1, "elapsed": 1}\n',
+            "is damaged",
+        ),
     ],
 )
 def test_damage_is_a_sentence(tmp_path: Path, name: str, text: str, said: str) -> None:
