@@ -164,7 +164,8 @@ def _check_summary(summary: Mapping[str, Any]) -> None:
     if re.fullmatch(r"[a-z -]*", summary.get("reason") or "") is None:
         raise ValueError("reason")
     for name in ("fresh", "nature"):
-        if name in summary and not all(_is_number(summary[name][key]) for key in ("mean", "standard_error")):
+        played: Any = summary.get(name, {})
+        if not (isinstance(played, dict) and all(_is_number(played.get(key, 0)) for key in ("mean", "standard_error"))):
             raise ValueError(name)
 
 

@@ -187,7 +187,7 @@ def test_games_lists_them() -> None:
         (("evaluate", "CATCH"), f"if you trust it, name it too: --game {TOY_CATCH}"),
         (("watch", "CATCH"), f"if you trust it, name it too: --game {TOY_CATCH}"),
         (("evaluate", "SHAPELESS"), "shapeless is damaged"),
-        (("evaluate", "GROUPLESS"), "The run's options are damaged"),
+        (("evaluate", "GROUPLESS"), "The config.json of the run"),
         (("plot", "SHAPELESS"), "shapeless is damaged"),
         (("watch", "RUN", "--seed", "-1"), "--seed must be at least 0"),
         (("evaluate", "RUN", "--device", "moon"), "--device moon is not a device"),

@@ -13,7 +13,13 @@ from tests.faults.table import Row, Tally
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs POSIX signals, limits and /proc")
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+LONG = ("kill -9 at each operation on a file",)
+"""Rows that take so long, even for one trial, that they are among the slow tests."""
+
+
+@pytest.mark.parametrize(
+    "row", [pytest.param(row, marks=[pytest.mark.slow] * (row.name in LONG), id=row.name) for row in ROWS]
+)
 def test_a_few_of_each_kind(row: Row, tmp_path: Path) -> None:
     tally = row.run(tmp_path, row.short)
     assert tally.tried >= 1
