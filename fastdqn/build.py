@@ -128,18 +128,18 @@ def games_on_device(
         UserError: there is no such game or device, or games or replay do not fit.
     """
     device, seeds = prepare_device(run.device, run.cuda, run.threads), seeds_of(run.seed)
+    returns = None if returns is None or returns.trace_decay is None else returns
     check_games(num_envs_of(vector), run, dqn, pace, returns)  # before memory is taken for them
     envs, note = build_games(game, vector, seeds.env)
     form = PLAIN if update is None else fastest_form(update, device)
-    whole = returns is not None and returns.trace_decay is not None
     learner = build_learner(
-        *(seeds, dqn, envs.obs_shape, envs.num_actions, device, form, update, agent, parts), bootstrap=not whole
+        *(seeds, dqn, envs.obs_shape, envs.num_actions, device, form, update, agent, parts), bootstrap=returns is None
     )
     replay = build_device_replay(seeds, dqn, envs, device, parts, returns, channels_last=update is not None)
     policy = build_policy(lambda: actions_for(learner.act, replay.stacks()), envs, seeds)
-    policy.always = whole
+    policy.always = returns is not None
     reported = agent or AgentOptions()
-    notes = [*describe_device(device), note, _learning(dqn, pace, update, agent, parts, returns if whole else None)]
+    notes = [*describe_device(device), note, _learning(dqn, pace, update, agent, parts, returns)]
     if parts is not None:
         notes.append(parts.describe(reported.network, dqn.double))
     notes += [run.describe_end(), describe_frame_replay(dqn.replay_size, device, vector.frame_size**2)]
@@ -225,8 +225,7 @@ def build_device_replay(
     Raises:
         UserError: it will not fit, or is too small for so many games.
     """
-    stack, height, width = envs.obs_shape
-    size = (dqn.replay_size, envs.num_envs, (height, width), stack)
+    size = (dqn.replay_size, envs.num_envs, envs.obs_shape[1:], envs.obs_shape[0])
     rest = (dqn.gamma, device, as_int(seeds.replay), channels_last, lambda: envs.newest)
     if returns is not None and returns.trace_decay is not None:
         frames = ReturnReplay(returns.trace_decay, returns.block_steps, *size, *rest)
@@ -269,7 +268,7 @@ def check_games(
             f"{dqn.n_step} env steps must be complete before the first update; it must be at least "
             f"{dqn.n_step * count}."
         )
-    if returns is not None and returns.trace_decay is not None:
+    if returns is not None:
         block = returns.block_steps
         for name, size, rows in (("initial", dqn.replay_initial, block + 1), ("size", dqn.replay_size, 3 * block)):
             least = rows * count

@@ -60,5 +60,5 @@ def _unbroken(stream: TextIO) -> Generator[None]:
     try:
         yield
     except OSError:
-        with contextlib.suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        with contextlib.suppress(OSError, ValueError), open(os.devnull, "w") as nowhere:  # noqa: PTH123 - no path
+            os.dup2(nowhere.fileno(), stream.fileno())

@@ -135,8 +135,6 @@ class Checkpoints:
             with unfinished.open("wb") as file:
                 file.write(json.dumps(header).encode() + b"\n")
                 file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
 
         write_whole(path, write)
         _sync_folder(self.folder)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from fastdqn.envs import games
 from fastdqn.errors import UserError
+from fastdqn.options.groups import LARGEST
 from fastdqn.runs.folder import read_config, running_in
 from fastdqn.runs.limits import WINDOW_EPISODES
 
@@ -172,7 +173,7 @@ def _check_summary(summary: Mapping[str, Any]) -> None:
 def _is_number(value: Any) -> bool:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
-    return abs(value) < 2**63 if isinstance(value, int) else math.isfinite(value)
+    return abs(value) <= LARGEST if isinstance(value, int) else math.isfinite(value)
 
 
 def _column(lines: Sequence[dict[str, Any]], name: str) -> NDArray[np.float64]:

@@ -187,7 +187,8 @@ def test_games_lists_them() -> None:
         (("evaluate", "CATCH"), f"if you trust it, name it too: --game {TOY_CATCH}"),
         (("watch", "CATCH"), f"if you trust it, name it too: --game {TOY_CATCH}"),
         (("evaluate", "SHAPELESS"), "shapeless is damaged"),
-        (("evaluate", "GROUPLESS"), "The config.json of the run"),
+        (("evaluate", "GROUPLESS"), "groupless is damaged"),
+        (("evaluate", "TYPELESS"), "The run's options are damaged: 'gamma' cannot be 'fast'"),
         (("plot", "SHAPELESS"), "shapeless is damaged"),
         (("watch", "RUN", "--seed", "-1"), "--seed must be at least 0"),
         (("evaluate", "RUN", "--device", "moon"), "--device moon is not a device"),
@@ -232,10 +233,10 @@ def place_of(word: str, command: str, runs: TrainedRuns, folder: Path) -> str:
         shutil.copytree(runs["09"], made)
         weights = made / "weights.safetensors"
         weights.write_bytes(weights.read_bytes()[:1000])
-    elif word in ("SHAPELESS", "GROUPLESS"):
+    elif word in ("SHAPELESS", "GROUPLESS", "TYPELESS"):
         shutil.copytree(runs["catch0"], made)
         config = made / "config.json"
-        damage = {"run": 3} if word == "SHAPELESS" else {"dqn": 3}
+        damage = {"SHAPELESS": {"run": 3}, "GROUPLESS": {"dqn": 3}, "TYPELESS": {"dqn": {"gamma": "fast"}}}[word]
         config.write_text(json.dumps({**json.loads(config.read_text()), **damage}))
     else:
         return word

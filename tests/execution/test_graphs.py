@@ -256,43 +256,19 @@ BREAKOUT = (
     *(*SHORT, *CHANGING, "--threads", "1", "--game", "breakout", "--num-envs", "5", "--steps", "4", "--n-step", "2"),
     *("--epsilon-decay", "150"),
 )
+FREEZING = (
+    *(*RAINBOW_CATCH, *CHANGING, "--threads", "1", "--max-env-steps", "2000", "--device", "cpu"),
+    *("--learning-rate-decay", "1000", "--freeze-share", "0.7", "--freeze-slack", "0.4"),
+)
 RUNS = (
     ("09_cuda_graph", (*BREAKOUT, "--center-frames")),
     ("10_rainbow", (*BREAKOUT, "--variant", "rainbow", "--report-env-steps", "40", "--importance-decay", "150")),
+    ("11_pong_in_seconds", (*FREEZING, "--prioritized")),
     (
         "11_pong_in_seconds",
         (
-            *(
-                *RAINBOW_CATCH,
-                *CHANGING,
-                "--threads",
-                "1",
-                "--max-env-steps",
-                "2000",
-                "--device",
-                "cpu",
-                "--prioritized",
-            ),
-            *("--learning-rate-decay", "1000", "--freeze-share", "0.7", "--freeze-slack", "0.4"),
-        ),
-    ),
-    (
-        "11_pong_in_seconds",
-        (
-            *(
-                *RAINBOW_CATCH,
-                *CHANGING,
-                "--threads",
-                "1",
-                "--max-env-steps",
-                "2000",
-                "--device",
-                "cpu",
-                "--trace-decay",
-                "0.8",
-            ),
-            *("--block-steps", "8", "--learning-rate-decay", "1000", "--freeze-share", "0.7", "--freeze-slack", "0.4"),
-            *("--prioritized", "--target-average", "0.05", "--act-with", "target"),
+            *(*FREEZING, "--trace-decay", "0.8", "--block-steps", "8", "--prioritized"),
+            *("--target-average", "0.05", "--act-with", "target"),
         ),
     ),
 )
