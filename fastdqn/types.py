@@ -4,6 +4,7 @@ Shapes are written with these letters everywhere:
 
     B  batch          T  time           N  environments
     A  actions        Z  atoms          C H W  channels (stacked frames), height, width
+    D  numbers of a vector that is observed instead of frames
 
 Counters are `frames` (emulator ticks), `env_steps` (decisions of the agent, `frame_skip` frames each) and
 `updates` (optimiser steps).
@@ -24,9 +25,9 @@ Frame = NDArray[np.uint8]
 
 
 class Observation(Protocol):
-    """What an agent observes: anything that numpy turns into a uint8 array (C, H, W)."""
+    """What an agent observes: anything that numpy turns into a uint8 array (C, H, W), or into a float32 vector (D,)."""
 
-    def __array__(self, dtype: object = None, copy: bool | None = None) -> NDArray[np.uint8]: ...
+    def __array__(self, dtype: object = None, copy: bool | None = None) -> NDArray[Any]: ...
 
 
 class LazyFrames:
@@ -112,11 +113,29 @@ class VectorStep(NamedTuple):
     A row whose `reset` is set is no transition: the action was ignored, and the frame is the first of a new game.
     """
 
-    frames: Frame  # (N, H, W) uint8, the newest frame of each game
+    frames: NDArray[Any]  # (N, H, W) uint8, the newest frame of each game; of those that show vectors (N, D) float32
     reward: NDArray[np.float32]  # (N,), clipped to its sign if the protocol says so
     terminated: NDArray[np.bool_]  # (N,), end of a learning episode: game over, or a lost life
     truncated: NDArray[np.bool_]  # (N,), cut off by the frame limit: the last observation is a true one
     reset: NDArray[np.bool_]  # (N,)
+    episodes: tuple[EpisodeEnd, ...]  # games that have finished
+
+
+class Samples(NamedTuple):
+    """B samples of a policy gradient, as tensors on one device."""
+
+    obs: torch.Tensor  # (B, C, H, W) uint8, or (B, D) float32
+    action: torch.Tensor  # (B,) int64
+    target: torch.Tensor  # (B,) float32, the return, which the value is to predict
+
+
+class Piece(NamedTuple):
+    """Samples of a player, and what it played since the piece before, as they cross processes."""
+
+    obs: NDArray[Any]  # (B, C, H, W) uint8, or (B, D) float32
+    action: NDArray[np.int64]  # (B,)
+    target: NDArray[np.float32]  # (B,), the return, bootstrapped already
+    env_steps: int
     episodes: tuple[EpisodeEnd, ...]  # games that have finished
 
 

@@ -9,9 +9,11 @@ import cv2
 import gymnasium
 
 from fastdqn.envs import classic, games, opencv
+from fastdqn.envs.boxes import BoxEnv
 from fastdqn.envs.own import OwnEnv, WholePicture
 from fastdqn.errors import UserError
-from fastdqn.options.game import GameOptions
+from fastdqn.options.game import OWN_GAME, GameOptions
+from fastdqn.options.groups import flag_of
 
 Wrappers = Literal["classic", "opencv"]
 PlayEnv = gymnasium.Env[Any, Any]
@@ -32,6 +34,8 @@ def build_env(game: GameOptions, wrappers: Wrappers = "classic", side: int = 84)
     """
     cv2.setNumThreads(0)
     env = bare_env(game)
+    if isinstance(env, BoxEnv):
+        return classic.ScoreKeeper(env)
     if isinstance(env, OwnEnv):
         return _wrapped(env, game, own_side=side)
     if wrappers == "opencv":
@@ -55,6 +59,10 @@ def bare_env(game: GameOptions) -> classic.FrameEnv:
     For Atari it is what `gymnasium.make("PongNoFrameskip-v4")` wraps, with its RGB screens, sticky actions, action set
     and frame limit.
     """
+    registered = games.registered_id(game.name)
+    if registered is not None:
+        _check_as_it_is(registered, game)
+        return BoxEnv(registered, game.frame_limit)
     if games.is_custom(game.name):
         env = OwnEnv(game.name, game.frame_limit)
         _check_asked(env, game)
@@ -71,15 +79,17 @@ def bare_env(game: GameOptions) -> classic.FrameEnv:
     )
 
 
-def spaces_of(env: PlayEnv) -> tuple[tuple[int, int, int], int]:
-    """Return the shape of the observations (C, H, W) and the number of actions A."""
+def spaces_of(env: PlayEnv) -> tuple[Any, int]:
+    """Return the shape of the observations, (C, H, W) or (D,), and the number of actions A."""
     space: Any = env.action_space
-    channels, height, width = env.observation_space.shape or (0, 0, 0)
-    return (channels, height, width), int(space.n)
+    return env.observation_space.shape, int(space.n)
 
 
 def describe(game: GameOptions, wrappers: str) -> str:
     """Return one line that says how the game is presented."""
+    if games.registered_id(game.name) is not None:
+        limit = "no limit but its own" if game.max_frames is None else f"at most {game.max_frames} steps a game"
+        return f"{game.name}: {wrappers}, {limit}"
     custom = games.is_custom(game.name)
     name = game.name if custom else games.gymnasium_id(games.rom_of(game.name))
     if wrappers in get_args(Wrappers):
@@ -121,6 +131,16 @@ def _wrapped(env: classic.FrameEnv, game: GameOptions, own_side: int | None = No
 
 def _yes(flag: bool) -> str:
     return "yes" if flag else "no"
+
+
+def _check_as_it_is(name: str, game: GameOptions) -> None:
+    """Refuse what changes how pictures are presented where vectors are shown."""
+    for field, as_it_is in OWN_GAME.items():
+        if field != "max_frames" and getattr(game, field) != as_it_is:
+            raise UserError(f"{flag_of(GameOptions, field)} is for games that show pictures, and {name} shows vectors.")
+    if game.sticky_actions > 0 or game.full_action_set:
+        flag = "--sticky-actions" if game.sticky_actions > 0 else "--full-action-set"
+        raise UserError(f"{flag} is a setting of Atari's emulator, which {name} does not have.")
 
 
 def _check_asked(env: OwnEnv, game: GameOptions) -> None:

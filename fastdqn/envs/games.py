@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import ale_py
+import gymnasium
 from ale_py import roms
 
 from fastdqn.errors import UserError
@@ -54,6 +55,22 @@ def is_custom(name: str) -> bool:
     return ":" in name
 
 
+def registered_id(name: str) -> str | None:
+    """Return the id by which Gymnasium knows an environment that is no Atari game, in any case; None if it knows none."""
+    known = gymnasium.registry.get(name.strip())
+    if known is None:
+        wanted = name.strip().lower()
+        known = next((spec for key, spec in gymnasium.registry.items() if key.lower() == wanted), None)
+    if known is None or not str(known.entry_point).startswith("gymnasium."):
+        return None
+    return known.id
+
+
+def is_atari(name: str) -> bool:
+    """Tell whether `name` is neither a `module:function` path nor another registered environment."""
+    return not is_custom(name) and registered_id(name) is None
+
+
 def refuse_code(run: Path, name: str, named: str | None) -> None:
     """Refuse to load the code of an environment because a file says its name.
 
@@ -88,6 +105,12 @@ def rom_of(name: str) -> str:
         return preset.rom
     if wanted.lower() in AGENTS:
         raise UserError(f"{name!r} is an agent, not a game; give it as --agent {wanted.lower()}.")
+    known = registered_id(wanted)
+    if known is not None:
+        raise UserError(
+            f"{known} is no Atari game, and agents that learn the values of actions learn from pictures here; an "
+            "actor-critic takes its vectors."
+        )
     by_squeezed = {_squeeze(rom): rom for rom in rom_names()}
     squeezed = _squeeze(_SUFFIX.sub("", _PREFIX.sub("", wanted)))
     if squeezed in by_squeezed:
@@ -107,7 +130,7 @@ def gymnasium_id(rom: str) -> str:
 
 def title_of(name: str) -> str:
     """Return what people call a game, say Space Invaders for the ROM space_invaders, and Catch for my.module:Catch."""
-    if is_custom(name):
+    if not is_atari(name):
         return name.rpartition(":")[2]
     return _TITLES.get(name) or " ".join(part.capitalize() for part in name.split("_"))
 

@@ -24,14 +24,14 @@ def build_games(game: GameOptions, vector: VectorOptions, seed: np.random.SeedSe
 
 def build_vector_env(game: GameOptions, vector: VectorOptions, seed: np.random.SeedSequence) -> VectorEnv:
     """Return as many games as `vector` says, each with a seed of its own: Atari's in the emulator's threads,
-    `module:function` one after the other.
+    others one after the other.
 
     Raises:
         UserError: there is no such game, or not memory enough for so many.
     """
     count = num_envs_of(vector)
     check_num_envs(count)
-    if games.is_custom(game.name):
+    if not games.is_atari(game.name):
         return SerialVector([build_env(game, "opencv", vector.frame_size) for _ in range(count)], seed)
     threads = min(vector.env_threads or process.cores(), count)
     return AtariVector(games.rom_of(game.name), game, count, seed, threads, vector.frame_size)
@@ -46,4 +46,6 @@ def describe_games(envs: VectorEnv, game: GameOptions) -> str:
     """Return one line that says how the games are presented."""
     side = envs.obs_shape[-1]
     how = f"in {envs.threads} emulator threads" if envs.threads else "one after the other"
+    if len(envs.obs_shape) == 1:
+        return describe(game, f"{envs.num_envs} games at once {how}, vectors of {side} numbers")
     return describe(game, f"{envs.num_envs} games at once {how}, {side}x{side} frames")

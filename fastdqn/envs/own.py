@@ -49,25 +49,18 @@ class OwnEnv(gymnasium.Env[Any, Any]):
 
     def __init__(self, name: str, frame_limit: int) -> None:
         self.name = name
-        factory = _loaded(name)
-        try:
-            env = factory()
-        except Exception as error:
-            raise self._failure("its constructor", error) from error
-        if not isinstance(env, gymnasium.Env):
-            raise UserError(f"{name} must return a gymnasium.Env, not {type(env).__name__}.")
-        self.env = cast("gymnasium.Env[Any, Any]", env)
+        self.env = self._made()
         self.metadata = self.env.metadata
         actions: Any = getattr(self.env, "action_space", None)
         shown: Any = getattr(self.env, "observation_space", None)
-        _check_spaces(name, actions, shown)
+        self._check_spaces(actions, shown)
         self._first, self._count = int(actions.start), int(actions.n)
         self.action_space = Discrete(self._count)
         self.observation_space = shown
         self._limit = frame_limit
         self._frames = 0
         self.picture: Picture = np.zeros(shown.shape, np.uint8)
-        """The newest one."""
+        """The newest one, where pictures are shown."""
         self.meanings = self._meanings()
         """Names of the actions (A), where the environment has them."""
 
@@ -75,7 +68,7 @@ class OwnEnv(gymnasium.Env[Any, Any]):
         """Return a name for each action."""
         return self.meanings or [f"action {self._first + i}" for i in range(self._count)]
 
-    def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[Picture, Info]:
+    def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[Any, Info]:
         """Raises RunError for whatever the environment raises, or if it shows something else than it says."""
         super().reset(seed=seed)  # the number of no-ops is drawn from this one's np_random
         self._frames = 0
@@ -85,7 +78,7 @@ class OwnEnv(gymnasium.Env[Any, Any]):
         except Exception as error:
             raise self._failure("reset", error) from error
 
-    def step(self, action: Any) -> tuple[Picture, float, bool, bool, Info]:
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, Info]:
         """Raises RunError for whatever the environment raises, or if it shows something else than it says."""
         self._frames += 1
         try:
@@ -98,7 +91,27 @@ class OwnEnv(gymnasium.Env[Any, Any]):
     def close(self) -> None:
         self.env.close()
 
-    def _seen(self, shown: Any) -> Picture:
+    def _made(self) -> gymnasium.Env[Any, Any]:
+        factory = _loaded(self.name)
+        try:
+            env = factory()
+        except Exception as error:
+            raise self._failure("its constructor", error) from error
+        if not isinstance(env, gymnasium.Env):
+            raise UserError(f"{self.name} must return a gymnasium.Env, not {type(env).__name__}.")
+        return cast("gymnasium.Env[Any, Any]", env)
+
+    def _check_spaces(self, actions: Any, shown: Any) -> None:
+        check_actions(self.name, actions)
+        shape: tuple[int, ...] = (shown.shape or ()) if isinstance(shown, Box) else ()
+        fits = len(shape) in (2, 3) and shape[2:] in ((), (1,), (3,)) and min(shape[:2]) >= SMALLEST
+        if not fits or shown.dtype != np.uint8:
+            raise UserError(
+                f"{self.name} shows {kind_of(shown)}, but an agent here learns from pictures: a Box of uint8, (H, W, 3) "
+                f"for RGB, (H, W) or (H, W, 1) for gray, at least {SMALLEST}x{SMALLEST}."
+            )
+
+    def _seen(self, shown: Any) -> Any:
         """Return a copy of what it shows: an environment may draw into the same array again."""
         picture = np.array(shown, order="C")
         if picture.dtype != np.uint8 or picture.shape != self.observation_space.shape:
@@ -118,7 +131,7 @@ class OwnEnv(gymnasium.Env[Any, Any]):
         return names if len(names) == self._count else None
 
     def _failure(self, during: str, error: Exception) -> RunError:
-        return RunError(f"The environment {self.name} failed in {during}: {_said(error)}.")
+        return RunError(f"The environment {self.name} failed in {during}: {said_of(error)}.")
 
 
 class WholePicture(gymnasium.ObservationWrapper[Any, Any, Any]):
@@ -158,35 +171,29 @@ def _loaded(path: str) -> Any:
     try:
         factory: Any = getattr(importlib.import_module(module), attribute)
     except Exception as error:  # a module of the user's own may raise anything
-        raise UserError(f"The environment {path!r} cannot be loaded: {_said(error)}.") from error
+        raise UserError(f"The environment {path!r} cannot be loaded: {said_of(error)}.") from error
     if not callable(factory):
         raise UserError(f"The environment {path!r} cannot be loaded: {attribute} is not a function or class.")
     return factory
 
 
-def _check_spaces(name: str, actions: Any, shown: Any) -> None:
+def check_actions(name: str, actions: Any) -> None:
+    """Raise UserError unless an agent here can choose among these actions."""
     if not isinstance(actions, Discrete):
         raise UserError(
-            f"{name} has the action space {_kind(actions)}, but an agent here chooses one action of several "
+            f"{name} has the action space {kind_of(actions)}, but an agent here chooses one action of several "
             "(gymnasium.spaces.Discrete)."
         )
-    shape: tuple[int, ...] = (shown.shape or ()) if isinstance(shown, Box) else ()
-    fits = len(shape) in (2, 3) and shape[2:] in ((), (1,), (3,)) and min(shape[:2]) >= SMALLEST
-    if not fits or shown.dtype != np.uint8:
-        raise UserError(
-            f"{name} shows {_kind(shown)}, but an agent here learns from pictures: a Box of uint8, (H, W, 3) for RGB, "
-            f"(H, W) or (H, W, 1) for gray, at least {SMALLEST}x{SMALLEST}."
-        )
 
 
-def _kind(space: Any) -> str:
+def kind_of(space: Any) -> str:
     """Return what kind of space it is, in a few words."""
     if isinstance(space, Box):
         return f"Box of {space.dtype} {space.shape}"
     return "None" if space is None else type(space).__name__
 
 
-def _said(error: Exception) -> str:
+def said_of(error: Exception) -> str:
     """Return what an error says, on one line, and where in the user's own code it arose."""
     said = " ".join(str(error).split()).rstrip(".")
     own = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(_LIBRARIES)]

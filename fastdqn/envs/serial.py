@@ -27,13 +27,15 @@ class SerialVector(NothingUnfinished):
         self.num_envs = len(envs)
         self.threads = 0
         self.obs_shape, self.num_actions = spaces_of(envs[0])
+        pictures = len(self.obs_shape) == 3
         self.seeds = distinct_seeds(seed, self.num_envs)
         self.envs = [Rerun(env, int(s)) for env, s in zip(envs, self.seeds, strict=True)]
-        self.newest: Frame = np.zeros((self.num_envs, *self.obs_shape[1:]), np.uint8)
+        shape = self.obs_shape[1:] if pictures else self.obs_shape
+        self.newest: NDArray[Any] = np.zeros((self.num_envs, *shape), np.uint8 if pictures else np.float32)
         self._over: NDArray[np.bool_] = np.zeros(self.num_envs, bool)
         self._actions = np.zeros(self.num_envs, np.int64)
 
-    def reset(self) -> Frame:
+    def reset(self) -> NDArray[Any]:
         self._over[:] = False
         self.envs = [Rerun(one.env, int(s)) for one, s in zip(self.envs, self.seeds, strict=True)]
         self.newest = np.stack([_newest(env.reset()) for env in self.envs])
@@ -47,7 +49,7 @@ class SerialVector(NothingUnfinished):
         reset = self._over
         reward = np.zeros(count, np.float32)
         terminated, truncated = np.zeros(count, bool), np.zeros(count, bool)
-        frames: list[Frame] = []
+        frames: list[NDArray[Any]] = []
         episodes: tuple[EpisodeEnd, ...] = ()
         for i, env in enumerate(self.envs):
             if reset[i]:
@@ -64,7 +66,7 @@ class SerialVector(NothingUnfinished):
         return {"games": [env.state() for env in self.envs], "over": copied(self._over)}
 
     def load(self, state: Mapping[str, Any]) -> NDArray[np.bool_]:
-        frames: list[Frame] = []
+        frames: list[NDArray[Any]] = []
         for env, said in zip(self.envs, state["games"], strict=True):
             shown = [_newest(obs) for _, obs, _ in env.play_again(said)]
             frames.append(shown[-1])
@@ -74,7 +76,10 @@ class SerialVector(NothingUnfinished):
         return anew
 
 
-def _newest(obs: Any) -> Frame:
-    """Return the newest frame (H, W) of a stack."""
+def _newest(obs: Any) -> NDArray[Any]:
+    """Return the newest frame (H, W) of a stack, or a vector (D,) as it is."""
     frames: tuple[Frame, ...] | None = getattr(obs, "frames", None)
-    return np.asarray(obs)[-1] if frames is None else frames[-1][0]
+    if frames is not None:
+        return frames[-1][0]
+    array = np.asarray(obs)
+    return array if array.ndim == 1 else array[-1]

@@ -33,12 +33,12 @@ class VectorEnv(Protocol):
 
     num_envs: int
     num_actions: int
-    obs_shape: tuple[int, int, int]  # (C, H, W) of the stacks to make of the frames
+    obs_shape: Any  # (C, H, W) of the stacks to make of the frames, or (D,)
     threads: int  # emulator threads; 0 if the games are played in the caller's
-    newest: Frame  # (N, H, W)
+    newest: NDArray[Any]  # (N, H, W) uint8, or (N, D) float32 where vectors are shown
 
-    def reset(self) -> Frame:
-        """Start all games; return their first frames, (N, H, W) uint8."""
+    def reset(self) -> NDArray[Any]:
+        """Start all games; return their first frames, (N, H, W) uint8, or vectors, (N, D) float32."""
         ...
 
     def send(self, actions: NDArray[np.int64]) -> None:
@@ -118,7 +118,7 @@ class AtariVector(NothingUnfinished):
         self._sent: list[NDArray[np.uint8]] = []  # actions since the oldest running game began
         self._since = np.zeros(num_envs, np.int64)  # where in them each running game began
         self._resets = np.zeros(num_envs, np.int64)  # of each game since it was seeded
-        self.newest: Frame = np.zeros((num_envs, side, side), np.uint8)
+        self.newest: NDArray[Any] = np.zeros((num_envs, side, side), np.uint8)
         self._anew = np.zeros(num_envs, bool)  # games that have replaced others, which nobody has been told yet
 
     def reset(self) -> Frame:

@@ -104,7 +104,7 @@ class QNetwork(nn.Module):
             DuelingHead(stream, num_actions, parts.atoms) if parts.dueling else stream(num_actions * (parts.atoms or 1))
         )
         self._shape = None if parts.atoms is None else (num_actions, parts.atoms)
-        _draw_first_weights(self, generator)
+        draw_first_weights(self, generator)
 
     def forward(self, obs: Tensor) -> Tensor:
         values = self.head(self.torso(obs))
@@ -119,7 +119,7 @@ def _linear(inputs: int, outputs: int, parts: HeadParts) -> nn.Module:
     return kind(inputs, outputs) if parts.sigma is None else kind(inputs, outputs, parts.sigma)
 
 
-def _draw_first_weights(module: nn.Module, generator: torch.Generator) -> None:
+def draw_first_weights(module: nn.Module, generator: torch.Generator) -> None:
     """Redraw every weight uniformly: in +-1/sqrt(fan_in) as PyTorch does, or in a noisy layer's own bound."""
     for layer in module.modules():
         if isinstance(layer, nn.Conv2d | nn.Linear | FactorisedNoisyLinear | IndependentNoisyLinear):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fastdqn.envs.frames import FrameStore
 from fastdqn.replay.nstep import NStep
 from fastdqn.states import copied
-from fastdqn.types import Frame, LazyFrames, Transition, VectorStep
+from fastdqn.types import Frame, LazyFrames, Observation, Transition, VectorStep
 
 
 class GameStacks:
@@ -24,13 +24,13 @@ class GameStacks:
         self._blank: Frame = np.zeros((1, height, width), np.uint8)  # stands before a game's first frame
         self._stack = stack
         self._windows = [NStep(n_step, gamma) for _ in range(num_envs)]
-        self._obs: list[LazyFrames] = []
+        self._obs: list[Observation] = []
 
-    def reset(self, frames: Frame) -> None:
+    def reset(self, frames: NDArray[Any]) -> None:
         """Begin with the games' first frames, (N, H, W) uint8."""
         self._obs = [self._first(frame) for frame in frames]
 
-    def obs(self) -> Frame:
+    def obs(self) -> NDArray[Any]:
         """Return the newest observations, (N, C, H, W) uint8."""
         return np.stack([np.asarray(obs) for obs in self._obs])
 
@@ -42,7 +42,7 @@ class GameStacks:
                 self._obs[i] = self._first(frame)
                 continue
             obs = self._obs[i]
-            self._obs[i] = after = LazyFrames((*obs.frames[1:], self._kept(frame)))
+            self._obs[i] = after = self._next(obs, frame)
             transitions += self._windows[i].add(
                 obs, int(actions[i]), float(step.reward[i]), after, bool(step.terminated[i]), bool(step.truncated[i])
             )
@@ -60,22 +60,43 @@ class GameStacks:
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Continue from there."""
-        self._obs = [self._kept_stack(obs) for obs in state["obs"].numpy()]
+        self._obs = [self.kept(obs) for obs in state["obs"].numpy()]
         for window, said in zip(self._windows, state["windows"], strict=True):
-            window.reopen((self._kept_stack(obs.numpy()), action, reward) for obs, action, reward in said)
+            window.reopen((self.kept(obs.numpy()), action, reward) for obs, action, reward in said)
 
     def discard(self, envs: NDArray[np.bool_] | None) -> None:
         """Drop the open windows of these games, (N,), which will not continue; of all with None."""
         for i in range(len(self._windows)) if envs is None else np.flatnonzero(envs).tolist():
             self._windows[i].reopen(())
 
-    def _kept_stack(self, stack: Frame) -> LazyFrames:
-        return LazyFrames(tuple(self._kept(frame) for frame in stack))
+    def kept(self, obs: NDArray[Any]) -> Observation:
+        """Return a copy of an observation, (C, H, W)."""
+        return LazyFrames(tuple(self._kept(frame) for frame in obs))
 
-    def _first(self, frame: Frame) -> LazyFrames:
+    def _next(self, obs: Any, frame: NDArray[Any]) -> Observation:
+        return LazyFrames((*obs.frames[1:], self._kept(frame)))
+
+    def _first(self, frame: NDArray[Any]) -> Observation:
         return LazyFrames((*[self._blank] * (self._stack - 1), self._kept(frame)))
 
-    def _kept(self, frame: Frame) -> Frame:
+    def _kept(self, frame: NDArray[Any]) -> Frame:
         kept = self._store.new()
         kept[0] = frame
         return kept
+
+
+class GameVectors(GameStacks):
+    """The same for N games that show vectors, each of which is an observation by itself."""
+
+    def __init__(self, num_envs: int, n_step: int, gamma: float) -> None:
+        super().__init__(num_envs, (0, 0), 1, n_step, gamma)
+
+    def kept(self, obs: NDArray[Any]) -> Observation:
+        """Return a copy of an observation, (D,)."""
+        return obs.copy()
+
+    def _next(self, obs: Any, frame: NDArray[Any]) -> Observation:  # noqa: ARG002 - nothing is left of the one before
+        return frame.copy()
+
+    def _first(self, frame: NDArray[Any]) -> Observation:
+        return frame.copy()

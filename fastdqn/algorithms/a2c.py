@@ -1,0 +1,160 @@
+"""Advantage actor-critic: a policy that is moved towards what turned out better than its value, and the value itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fastdqn.algorithms.descent import Local, build_adam, load_optimizer
+from fastdqn.seam import Descent, Group
+from fastdqn.states import NothingUnfinished, on_cpu
+from fastdqn.types import Metrics, Samples
+
+PROGRESS = {"loss_entropy": ".3g", "values": ".3g", "loss_total": ".3g"}
+"""What the progress line of a run of an actor-critic shows, and in which format."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Hyper-parameters of an update; the defaults are Lapan's for Pong (2020, chapter 13)."""
+
+    learning_rate: float = 1e-3
+    adam_epsilon: float = 1e-3
+    entropy_weight: float = 0.01
+    value_weight: float = 1.0
+    max_norm: float = 0.1
+
+
+class Policy:
+    """Draws actions from what an actor-critic says of them.
+
+    Args:
+        network: returns logits (B, A) and values (B,).
+        noise: random numbers, on the network's device.
+    """
+
+    def __init__(self, network: nn.Module, noise: torch.Generator) -> None:
+        self.network = network
+        self.noise = noise
+
+    @property
+    def device(self) -> torch.device:
+        """Where the network is."""
+        return next(self.network.parameters()).device
+
+    def act(self, obs: Tensor) -> Tensor:
+        """Return actions (N,) int64, drawn by their probabilities, for (N, C, H, W) uint8 or (N, D) float32."""
+        return torch.multinomial(self.probabilities(obs), 1, generator=self.noise).squeeze(1)
+
+    def probabilities(self, obs: Tensor) -> Tensor:
+        """Return the probabilities of the actions, (N, A)."""
+        with torch.no_grad():
+            return self.network(obs)[0].softmax(dim=1)
+
+    def values(self, obs: Tensor) -> Tensor:
+        """Return the values (N,), without gradient."""
+        with torch.no_grad():
+            return self.network(obs)[1]
+
+
+class A2CLearner(NothingUnfinished):
+    """Advantage actor-critic: one gradient of policy, value and entropy (Mnih et al. 2016, section 4, "A3C").
+
+    loss = -mean(log pi(a|s) * (R - V(s))) + value_weight * mean((R - V(s))^2) - entropy_weight * mean(H(pi(.|s))),
+    where the advantage R - V(s) carries no gradient in the first term. With a value weight of 1/2 it is the loss of Mnih
+    et al. but for the mean, of which they take the sum.
+
+    Args:
+        network: returns logits (B, A) and values (B,); on its device.
+        noise: random numbers of the actions, on the same device.
+        settings: of an update.
+        descent: what becomes of gradients; by default they are stepped here.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        noise: torch.Generator,
+        settings: Settings = Settings(),
+        descent: Descent | None = None,
+    ) -> None:
+        self.network = network
+        self.policy = Policy(network, noise)
+        self.device = self.policy.device
+        self.descent: Descent = descent or Local()
+        self._settings = settings
+        parameters = list(network.parameters())
+        adam = build_adam(parameters, settings.learning_rate, settings.adam_epsilon, fused=False, capturable=False)
+        self.group = Group("actor-critic", parameters, adam, settings.max_norm)
+
+    @property
+    def noise(self) -> torch.Generator:
+        """The random numbers of the actions."""
+        return self.policy.noise
+
+    def act(self, obs: Tensor) -> Tensor:
+        """Return actions (N,) drawn by their probabilities."""
+        return self.policy.act(obs)
+
+    def groups(self) -> Sequence[Group]:
+        """Return the one group, the whole network."""
+        return (self.group,)
+
+    def gradient(self, group: Group, batch: Samples) -> Metrics:
+        """Leave the gradient of the loss on `batch` (B samples on the device) with the network.
+
+        The metrics are those of Lapan 2020, chapter 13: means of advantages, values and returns (batch_rewards), and
+        the parts of the loss, each with its weight.
+        """
+        logits, values = self.network(batch.obs)
+        log_probabilities = logits.log_softmax(dim=1)
+        advantage = batch.target - values.detach()
+        taken = log_probabilities.gather(1, batch.action.unsqueeze(1)).squeeze(1)
+        entropy = -(log_probabilities.exp() * log_probabilities).sum(dim=1)
+        policy = -(advantage * taken).mean()
+        value = self._settings.value_weight * nn.functional.mse_loss(values, batch.target)
+        bonus = -self._settings.entropy_weight * entropy.mean()
+        total = policy + value + bonus
+        for parameter in group.parameters:
+            parameter.grad = None
+        total.backward()
+        scalars = {
+            "advantage": advantage.mean(),
+            "values": values.detach().mean(),
+            "batch_rewards": batch.target.mean(),
+            "loss_entropy": bonus.detach(),
+            "loss_policy": policy.detach(),
+            "loss_value": value.detach(),
+            "loss_total": total.detach(),
+        }
+        return Metrics(scalars, advantage.abs())
+
+    def stepped(self, group: Group) -> None:
+        """Do nothing: there is no other network."""
+
+    def update(self, batch: Samples) -> Metrics:
+        """Make one update on `batch` (B samples on the learner's device); does not wait for it."""
+        metrics = self.gradient(self.group, batch)
+        self.descent.step(self.group)
+        self.stepped(self.group)
+        return metrics
+
+    def tensors(self) -> Mapping[str, Tensor]:
+        """Return the weights."""
+        return {f"network.{key}": value for key, value in self.network.state_dict().items()}
+
+    def state(self) -> dict[str, Any]:
+        """Return copies of network and optimiser; the random numbers of the actions are the player's."""
+        return {
+            "network": on_cpu(self.network.state_dict()),
+            "optimizer": on_cpu(self.group.optimizer.state_dict()),
+        }
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Continue from there; before the first update."""
+        self.network.load_state_dict(state["network"])
+        load_optimizer(self.group.optimizer, state["optimizer"])

@@ -1,0 +1,58 @@
+"""The network of an actor-critic: a policy and a value of the same observations."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from fastdqn.networks.qnetwork import LastLayer, Stream, draw_first_weights
+from fastdqn.networks.torso import NATURE, Size, Torso
+
+FRAME_SCALE = 256.0
+"""Bytes are divided by this before they enter the network (Lapan 2020, chapter 13)."""
+HIDDEN = 64
+"""Units of each of the two hidden layers where vectors are observed (Schulman et al. 2017, section 6.1)."""
+
+
+class ActorCritic(nn.Module):
+    """A body, and two heads on it that share nothing else.
+
+    Takes (B, C, H, W) uint8 or (B, D) float32, whatever the body takes; returns the logits of the policy (B, A) and the
+    values (B,), float32. Weights start as PyTorch's defaults, drawn from `generator` alone.
+    """
+
+    def __init__(self, body: nn.Module, policy: nn.Module, value: nn.Module, generator: torch.Generator) -> None:
+        super().__init__()
+        self.body = body
+        self.policy = policy
+        self.value = value
+        draw_first_weights(self, generator)
+
+    def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+        features = self.body(obs)
+        return self.policy(features), self.value(features).squeeze(1)
+
+
+def actor_critic(
+    obs_shape: tuple[int, ...], num_actions: int, generator: torch.Generator, size: Size = NATURE
+) -> ActorCritic:
+    """Return the network for observations of this shape.
+
+    (C, H, W): Nature DQN's convolutions (Mnih et al. 2015), then 512 rectified units for the policy and 512 others for
+    the value (Lapan 2020, chapter 13). (D,): two layers of 64 units with tanh for each of the two (Schulman et al. 2017).
+    """
+    if len(obs_shape) == 1:
+        heads = [_perceptron(obs_shape[0], outputs) for outputs in (num_actions, 1)]
+        return ActorCritic(nn.Identity(), *heads, generator)
+    channels, height, width = obs_shape
+    torso = Torso(channels, height, width, FRAME_SCALE, size=size)
+    heads = [
+        Stream(nn.Linear(torso.features, size.hidden), nn.ReLU(), LastLayer(size.hidden, outputs))
+        for outputs in (num_actions, 1)
+    ]
+    return ActorCritic(torso, *heads, generator)
+
+
+def _perceptron(inputs: int, outputs: int) -> nn.Module:
+    hidden = (nn.Linear(inputs, HIDDEN), nn.Tanh(), nn.Linear(HIDDEN, HIDDEN), nn.Tanh())
+    return nn.Sequential(*hidden, LastLayer(HIDDEN, outputs))
