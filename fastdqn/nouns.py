@@ -7,10 +7,13 @@ from typing import NamedTuple
 
 import torch
 
+from fastdqn.algorithms.a2c import A2CLearner
 from fastdqn.algorithms.diagnostics import Diagnostics
 from fastdqn.algorithms.dqn import DQNLearner
 from fastdqn.algorithms.exploration import Player, VectorEpsilonGreedy
+from fastdqn.algorithms.pieces import PiecePlayer
 from fastdqn.envs.vector import VectorEnv
+from fastdqn.execution.crew import CrewPlan
 from fastdqn.execution.player import PlayerPlan, PlayerWeights
 from fastdqn.replay.prioritized import DeviceReplay
 from fastdqn.replay.stacks import GameStacks
@@ -61,4 +64,23 @@ class GamesOnDevice(NamedTuple):
     policy: VectorEpsilonGreedy
     schedule: Callable[[int], None]  # sets, at an env step, all that changes with env steps
     diagnostics: Diagnostics
+    notes: tuple[str, ...]
+
+
+class ActorCriticHere(NamedTuple):
+    """Many games at once, played by an actor-critic in this process."""
+
+    device: torch.device
+    learner: A2CLearner
+    player: PiecePlayer
+    notes: tuple[str, ...]
+
+
+class ActorCriticElsewhere(NamedTuple):
+    """Many games at once, played by an actor-critic in several other processes."""
+
+    device: torch.device
+    learner: A2CLearner
+    weights: PlayerWeights
+    plan: CrewPlan
     notes: tuple[str, ...]

@@ -30,6 +30,13 @@ def seeds_of(seed: int, again: int = 0) -> Seeds:
     return Seeds(*root.spawn(len(Seeds._fields)))
 
 
+def player_seeds(seed: int, player: int, again: int = 0) -> Seeds:
+    """Return the seeds of one of several players; those of player 0 are the run's own."""
+    if player == 0:
+        return seeds_of(seed, again)
+    return Seeds(*np.random.SeedSequence((seed, again, player)).spawn(len(Seeds._fields)))
+
+
 def as_int(child: np.random.SeedSequence) -> int:
     """Return a plain int below 2^31 (the emulator takes no numpy integers and no larger seeds)."""
     return int(child.generate_state(1)[0] >> 1)

@@ -139,6 +139,14 @@ class Piece(NamedTuple):
     episodes: tuple[EpisodeEnd, ...]  # games that have finished
 
 
+class SentGradient(NamedTuple):
+    """What a player says of a gradient that it has computed, as it crosses processes."""
+
+    scalars: Mapping[str, float]  # the metrics of its samples
+    env_steps: int  # played since the gradient before
+    episodes: tuple[EpisodeEnd, ...]  # games that have finished
+
+
 class Metrics(NamedTuple):
     """What one update reports. The tensors stay on the device until somebody reads them."""
 

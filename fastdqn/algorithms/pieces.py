@@ -9,14 +9,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fastdqn.algorithms.a2c import Policy
+from fastdqn.algorithms.a2c import A2CLearner, Policy
 from fastdqn.algorithms.exploration import actions_for
 from fastdqn.algorithms.returns import bootstrapped_returns
 from fastdqn.envs.vector import VectorEnv
 from fastdqn.replay.stacks import GameStacks
 from fastdqn.replay.transitions import collate
 from fastdqn.states import copied, set_generator
-from fastdqn.types import EpisodeEnd, Piece, Samples, Transition
+from fastdqn.types import EpisodeEnd, Piece, Samples, SentGradient, Transition
 
 
 class PiecePlayer:
@@ -85,6 +85,27 @@ class PiecePlayer:
         self._stacks.discard(envs)
         if envs is None:
             self._windows.clear()
+
+
+class GradientPlayer:
+    """Plays N games at once, and learns from every piece with a descent that leaves the gradient to somebody else.
+
+    Args:
+        player: of the games.
+        learner: of the same network, whose descent sends gradients away.
+    """
+
+    def __init__(self, player: PiecePlayer, learner: A2CLearner) -> None:
+        self._player = player
+        self._learner = learner
+        self.state, self.load, self.discard = player.state, player.load, player.discard
+
+    def piece(self) -> SentGradient:
+        """Play until there are B more samples, and send their gradient away; return what is to be said of it."""
+        piece = self._player.piece()
+        metrics = self._learner.update(samples_of([piece], self._learner.device))
+        scalars = {name: float(value) for name, value in metrics.scalars.items()}
+        return SentGradient(scalars, piece.env_steps, piece.episodes)
 
 
 def samples_of(pieces: Sequence[Piece], device: torch.device) -> Samples:

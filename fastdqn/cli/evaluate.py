@@ -139,7 +139,7 @@ def _evaluated(agent: Agent, run: Path, options: Evaluate) -> float | None:
         min(options.num_envs, process.cores()),
     )
     game = agent.options.game.name
-    found = score.as_dict("" if games.is_custom(game) else games.rom_of(game))
+    found = score.as_dict(games.rom_of(game) if games.is_atari(game) else "")
     path = run / f"evaluation-{options.protocol}{'-stopped' if score.stopped else ''}.json"
     beside = ("runs", "runs_dir", "device", "game")
     asked = {name: value for name, value in dataclasses.asdict(options).items() if name not in beside}

@@ -109,8 +109,8 @@ def _defaults(options_type: type[OptionsT], words: Sequence[str], game: str, dev
     """
     defaults = changed(defaults_of(options_type), {"run": {"device": device}})
     named, had = _value_of("--game", words) or game, groups_of(defaults)
-    custom = games.is_custom(named)
-    rom = named if custom else games.rom_of(named)
+    custom = not games.is_atari(named) if had.a2c is not None else games.is_custom(named)
+    rom = (games.registered_id(named) or named) if custom else games.rom_of(named)
     agent, variant, protocol = (_value_of(option, words) for option in ("--agent", "--variant", "--protocol"))
     if agent in AGENTS:
         _check_has(had, cast(AgentName, agent))
@@ -171,17 +171,20 @@ def _with_stop_score(options: OptionsT, words: Sequence[str]) -> OptionsT:
 
 
 def _completed(options: OptionsT) -> OptionsT:
-    """Return `options` with what the machine or other options settle, which a resumed run keeps: the number of games,
-    and the env steps over which beta rises.
+    """Return `options` with what the machine or other options settle, which a resumed run keeps: the numbers of games
+    and players, and the env steps over which beta rises.
 
     Raises:
-        UserError: beta rises over the whole run, which has no limit.
+        UserError: beta rises over the whole run, which has no limit, or players cannot share an update out.
     """
     groups = groups_of(options)
     if groups.vector is not None and groups.vector.num_envs is None:
         from fastdqn.envs.many import num_envs_of
 
         options = changed(options, {"vector": {"num_envs": num_envs_of(groups.vector)}})
+    if groups.players is not None:
+        players = groups.players.with_number(process.cores(), groups.shares)
+        options = changed(options, {"players": {"players": players}})
     if groups.parts is None or not groups.parts.prioritized or groups.parts.importance_decay is not None:
         return options
     if groups.run.max_env_steps is None:

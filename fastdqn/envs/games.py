@@ -61,7 +61,7 @@ def registered_id(name: str) -> str | None:
     if known is None:
         wanted = name.strip().lower()
         known = next((spec for key, spec in gymnasium.registry.items() if key.lower() == wanted), None)
-    if known is None or not str(known.entry_point).startswith("gymnasium."):
+    if known is None or str(known.entry_point).startswith("ale_py"):
         return None
     return known.id
 

@@ -15,10 +15,10 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from multiprocessing.connection import Connection
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.multiprocessing
@@ -30,6 +30,16 @@ POLL_SECONDS = 0.2
 """How long the parent waits for a message before it looks for signals and a dead child."""
 LEAVE_SECONDS = 4.0
 """How long a child has to leave after it was asked to, before it is killed."""
+
+
+class Request(NamedTuple):
+    """What a parent asks of a child."""
+
+    kind: str
+    value: Any = None
+
+
+STOP = Request("stop")
 
 
 class Outbox:
@@ -44,8 +54,12 @@ class Outbox:
         self._messages.put(message)
 
     def asked_to_stop(self) -> bool:
-        """Tell whether the parent wants this process to leave."""
+        """Tell whether the parent wants this process to leave; for a child of which nothing else is asked."""
         return self._control.poll()
+
+    def request(self, wait: bool) -> Request | None:
+        """Return what the parent asks for next; None if that is nothing, unless this process is to wait for it."""
+        return self._control.recv() if wait or self._control.poll() else None
 
 
 class ChildProcess:
@@ -91,42 +105,55 @@ class ChildProcess:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with contextlib.suppress(OSError):
-            self._control.send("stop")
-        deadline = time.monotonic() + LEAVE_SECONDS
-        while self._process.is_alive() and time.monotonic() < deadline:
-            self._drain()
-            self._process.join(0.02)
-        if self._process.is_alive():
-            self._process.kill()
-            self._process.join(1.0)
-        self._queue.close()
-        self._control.close()
+        end_all([self])
 
-    def receive(self) -> Any:
+    def ask(self, request: Request) -> None:
+        """Ask something of the child, unless it is gone, which the next `receive` notices."""
+        with contextlib.suppress(OSError):
+            self._control.send(request)
+
+    def receive(self, patience: float = 0.0) -> Any:
         """Return the next message; None once a signal asks this process to stop.
+
+        Args:
+            patience: seconds for which a message is waited for all the same.
 
         Raises:
             RunError: the child died, failed (its traceback is part of the message) or has hung.
         """
         waiting_since = time.monotonic()
         while True:
-            alive = self._process.is_alive()
-            try:
-                return self._queue.get(timeout=POLL_SECONDS)
-            except queue.Empty:
-                if process.stop_signal():
-                    return None
-                if not alive:
-                    raise self._failed() from None
-                if time.monotonic() - waiting_since > self._timeout:
-                    raise RunError(
-                        f"{self._called} has sent nothing for {self._timeout:g} seconds and counts as hung."
-                    ) from None
-            except (EOFError, OSError):
-                if process.stop_signal():
-                    return None
+            message = self.look(waiting_since, POLL_SECONDS)
+            if message is not None:
+                return message
+            late = time.monotonic() - waiting_since >= patience
+            if process.stop_signal() and (late or not self.alive):
+                return None
+
+    def look(self, heard: float, seconds: float = 0.0) -> Any:
+        """Return the next message, None if there is none within so many seconds, or a signal asks this process to stop.
+
+        Args:
+            heard: when the child was last heard of, by the clock of `time.monotonic`.
+            seconds: to wait.
+
+        Raises:
+            RunError: the child died, failed (its traceback is part of the message) or has hung.
+        """
+        alive = self._process.is_alive()
+        try:
+            return self._queue.get(timeout=seconds) if seconds else self._queue.get_nowait()
+        except queue.Empty:
+            if not alive and not process.stop_signal():
                 raise self._failed() from None
+            if not process.stop_signal() and time.monotonic() - heard > self._timeout:
+                raise RunError(
+                    f"{self._called} has sent nothing for {self._timeout:g} seconds and counts as hung."
+                ) from None
+        except (EOFError, OSError):
+            if not process.stop_signal():
+                raise self._failed() from None
+        return None
 
     def queued(self) -> int:
         """Return how many messages wait in the queue (0 where the system cannot tell)."""
@@ -134,6 +161,29 @@ class ChildProcess:
             return int(self._queue.qsize())
         except NotImplementedError:  # macOS
             return 0
+
+    @property
+    def reader(self) -> Any:
+        """What `multiprocessing.connection.wait` waits on for a message, or for the child's end."""
+        return self._queue._reader
+
+    @property
+    def alive(self) -> bool:
+        """Whether the child has not ended yet."""
+        return self._process.is_alive()
+
+    def wait(self, seconds: float) -> None:
+        """Wait so long for the child's end; its messages are dropped, so that it need not wait for room."""
+        self._drain()
+        self._process.join(seconds)
+
+    def close(self) -> None:
+        """Kill the child if it lives, and close what leads to it."""
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join(1.0)
+        self._queue.close()
+        self._control.close()
 
     def _drain(self) -> None:
         with contextlib.suppress(queue.Empty, EOFError, OSError):
@@ -153,6 +203,18 @@ class ChildProcess:
             return RunError(f"{said.rstrip()}\n{self._called} failed; its traceback is above.")
         how = f"was killed by {signal.Signals(-code).name}" if code is not None and code < 0 else f"left with {code}"
         return RunError(f"{self._called} {how}.")
+
+
+def end_all(children: Sequence[ChildProcess]) -> None:
+    """Ask all children to leave, wait for that, at most `LEAVE_SECONDS` for all together, and kill those that stay."""
+    for child in children:
+        child.ask(STOP)
+    deadline = time.monotonic() + LEAVE_SECONDS
+    while any(child.alive for child in children) and time.monotonic() < deadline:
+        for child in children:
+            child.wait(0.02 / len(children))
+    for child in children:
+        child.close()
 
 
 def _run(work: Callable[..., None], args: tuple[Any, ...], messages: Any, control: Connection) -> None:

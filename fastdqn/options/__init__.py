@@ -1,18 +1,23 @@
 """Settings: groups that a script composes, presets that fill them in, and how a run's config.json says them."""
 
+from fastdqn.options.actor_critic import A2COptions, GradientOptions, PieceOptions, PlayersOptions
 from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions, UpdateOptions
 from fastdqn.options.game import GameOptions, PlayerOptions, VectorOptions
 from fastdqn.options.parts import FreezeOptions, PartOptions, SeriesOptions
 from fastdqn.options.run import RunOptions
 
 __all__ = [
+    "A2COptions",
     "AgentOptions",
     "DQNOptions",
     "FreezeOptions",
     "GameOptions",
+    "GradientOptions",
     "PaceOptions",
     "PartOptions",
+    "PieceOptions",
     "PlayerOptions",
+    "PlayersOptions",
     "RunOptions",
     "SeriesOptions",
     "UpdateOptions",

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from fastdqn.errors import UserError
+from fastdqn.options.actor_critic import A2COptions, GradientOptions, PieceOptions, PlayersOptions
 from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions, UpdateOptions
 from fastdqn.options.fields import changes_learning
 from fastdqn.options.game import GameOptions, PlayerOptions, VectorOptions
@@ -38,6 +39,10 @@ class Groups:
     returns: ReturnOptions | None = None
     series: SeriesOptions | None = None
     freeze: FreezeOptions | None = None
+    a2c: A2COptions | None = None
+    pieces: PieceOptions | None = None
+    gradients: GradientOptions | None = None
+    players: PlayersOptions | None = None
 
     def check(self) -> None:
         """Raise UserError, in one sentence, for options of different groups that contradict each other."""
@@ -60,6 +65,11 @@ class Groups:
             self._check_returns(self.returns, dqn)
         if self.agent is not None and self.agent.gradient_threads > 1:
             self._check_gradient_threads(self.agent.gradient_threads, steps, dqn)
+
+    @property
+    def shares(self) -> int:
+        """Parts of an update that players can be asked for, one each."""
+        return self.gradients.gradients if self.gradients else self.pieces.pieces if self.pieces else 1
 
     def _check_returns(self, returns: ReturnOptions, dqn: DQNOptions) -> None:
         """Refuse what lambda-returns leave no room for."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from fastdqn.options.actor_critic import actor_critic_changes
 from fastdqn.options.agents import AGENTS, Changes
 from fastdqn.options.dqn import AgentName, DQNOptions
 from fastdqn.options.groups import Groups, groups_of
@@ -124,6 +125,10 @@ def with_names(
     """
     groups, preset = groups_of(options), preset_for(name, rom)
     options = changed(options, {"game": {"name": name}})
+    if groups.a2c is not None:
+        for changes in actor_critic_changes(rom, elsewhere=groups.players is not None):
+            options = changed(options, changes)
+        return options
     if groups.dqn is None:  # the agent is the script's own
         return changed(options, {"run": {"stop_score": preset.stop_score, **preset.post2017["run"]}})
     agent = agent or default_agent(groups, name, rom, variant)

@@ -191,7 +191,7 @@ class Run:
 
     def played(self, played: PlayedStep, **values: float) -> None:
         """Count one env step and log the games that finished in it, and the script's values of the step."""
-        self._played(1, played.episodes, values)
+        self.played_many(1, played.episodes, 1, **values)
 
     def played_vector(self, step: VectorStep, policy_lag: int = 0, **values: float) -> None:
         """Count one step of N games; games that were reset in it made no env step.
@@ -199,14 +199,15 @@ class Run:
         Args:
             step: what came of it.
             policy_lag: updates made since the actions were chosen.
-            values: the script's own, of the newest env step.
+            values: the script's own.
         """
-        self._lag = policy_lag
-        self.stop.play(len(step.reset))
+        self._lag, games = policy_lag, len(step.reset)
         with self.timed("logging"):
-            self._played(len(step.reset) - int(step.reset.sum()), step.episodes, values)
+            self.played_many(games - int(step.reset.sum()), step.episodes, games, **values)
 
-    def _played(self, env_steps: int, episodes: tuple[EpisodeEnd, ...], values: Mapping[str, float]) -> None:
+    def played_many(self, env_steps: int, episodes: tuple[EpisodeEnd, ...], at_once: int, **values: float) -> None:
+        """Count env steps of `at_once` games, and log those that finished in them."""
+        self.stop.play(at_once)
         self.counters.stepped(env_steps, values)
         for episode in episodes:
             began = self.stop.add(episode.score, episode.place)

@@ -55,7 +55,7 @@ def play_fresh(run: Run) -> None:
     if run.reason != "solved" or run.options.fresh_games == 0 or not path.exists():
         return
     summary: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    left = [one for one in EXAMINATIONS if one.protocol == "training" or not games.is_custom(run.game)]
+    left = [one for one in EXAMINATIONS if one.protocol == "training" or games.is_atari(run.game)]
     if all(one.name in summary for one in left):
         return
     torch.set_num_threads(process.cores())

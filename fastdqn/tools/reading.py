@@ -182,8 +182,8 @@ def _column(lines: Sequence[dict[str, Any]], name: str) -> NDArray[np.float64]:
 
 def _game_of(name: str) -> str:
     """Return the ROM that a run's name of its game means, or the name where this ale_py has no such game."""
-    if games.is_custom(name):
-        return name
+    if not games.is_atari(name):
+        return games.registered_id(name) or name
     with contextlib.suppress(UserError):
         return games.rom_of(name)
     return name

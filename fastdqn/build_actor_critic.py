@@ -1,0 +1,168 @@
+"""From groups of options to the nouns of actor-critics; the order of events is the scripts'."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+
+from fastdqn.algorithms.a2c import A2CLearner, Policy, Settings
+from fastdqn.algorithms.pieces import GradientPlayer, PiecePlayer
+from fastdqn.envs.many import build_games, build_vector_env, num_envs_of
+from fastdqn.envs.vector import VectorEnv, check_num_envs
+from fastdqn.execution.crew import CrewPlan
+from fastdqn.execution.devices import describe_device, prepare_device
+from fastdqn.execution.player import PlayerWeights
+from fastdqn.networks.actor_critic import actor_critic
+from fastdqn.nouns import ActorCriticElsewhere, ActorCriticHere
+from fastdqn.options.actor_critic import A2COptions, GradientOptions, PieceOptions, PlayersOptions
+from fastdqn.options.game import GameOptions, PlayerOptions, VectorOptions
+from fastdqn.options.run import RunOptions
+from fastdqn.replay.stacks import GameStacks, GameVectors
+from fastdqn.seam import Descent
+from fastdqn.seeds import Seeds, as_int, player_seeds, seeds_of, torch_generator
+
+
+def played_here(
+    run: RunOptions, game: GameOptions, a2c: A2COptions, pieces: PieceOptions, vector: VectorOptions
+) -> ActorCriticHere:
+    """Return what plays and learns many games in this process.
+
+    Raises:
+        UserError: there is no such game or device, or not memory enough for so many games.
+    """
+    device, seeds = prepare_device(run.device, run.cuda, run.threads), seeds_of(run.seed)
+    games, note = build_games(game, vector, seeds.env)
+    learner = build_learner(seeds, a2c, games.obs_shape, games.num_actions, device)
+    player = _player(games, game, a2c, learner.policy, pieces.batch_size)
+    notes = (*describe_device(device), note, a2c.describe(pieces.describe()), run.describe_end())
+    return ActorCriticHere(device, learner, player, notes)
+
+
+def experience_elsewhere(
+    run: RunOptions,
+    game: GameOptions,
+    a2c: A2COptions,
+    pieces: PieceOptions,
+    vector: VectorOptions,
+    player: PlayerOptions,
+    players: PlayersOptions,
+) -> ActorCriticElsewhere:
+    """Return what learns in this process, and what others need to play and to send pieces of samples.
+
+    Raises:
+        UserError: there is no such game or device, or not memory enough for so many games.
+    """
+    build = partial(_experience_of, run.seed, game, a2c, vector, pieces.batch_size)
+    return _elsewhere(run, game, a2c, vector, player, players, build, pieces.describe())
+
+
+def gradients_elsewhere(
+    run: RunOptions,
+    game: GameOptions,
+    a2c: A2COptions,
+    gradients: GradientOptions,
+    vector: VectorOptions,
+    player: PlayerOptions,
+    players: PlayersOptions,
+) -> ActorCriticElsewhere:
+    """Return what steps in this process, and what others need to play and to send gradients.
+
+    Raises:
+        UserError: there is no such game or device, or not memory enough for so many games.
+    """
+    build = partial(_gradients_of, run.seed, game, a2c, vector, gradients.batch_size)
+    return _elsewhere(run, game, a2c, vector, player, players, build, gradients.describe())
+
+
+def build_network(seeds: Seeds, obs_shape: tuple[int, ...], num_actions: int) -> nn.Module:
+    """Return the network on the CPU; the same seed gives the same weights."""
+    return actor_critic(obs_shape, num_actions, torch_generator(seeds.network))
+
+
+def build_learner(
+    seeds: Seeds, a2c: A2COptions, obs_shape: tuple[int, ...], num_actions: int, device: torch.device
+) -> A2CLearner:
+    """Return the learner, with its network on `device`."""
+    network = build_network(seeds, obs_shape, num_actions).to(device)
+    return _learner_of(network, seeds, a2c)
+
+
+def _elsewhere(
+    run: RunOptions,
+    game: GameOptions,
+    a2c: A2COptions,
+    vector: VectorOptions,
+    player: PlayerOptions,
+    players: PlayersOptions,
+    build: Any,
+    update: str,
+) -> ActorCriticElsewhere:
+    count, each = players.players or 1, num_envs_of(vector)
+    check_num_envs(count * each)
+    device, seeds = prepare_device(run.device, run.cuda, run.threads), seeds_of(run.seed)
+    games, note = build_games(game, dataclasses.replace(vector, num_envs=1), seeds.env)  # one, to be asked what it is
+    learner = build_learner(seeds, a2c, games.obs_shape, games.num_actions, device)
+    weights = PlayerWeights(learner.network, player.player_device)
+    plan = CrewPlan(build, count, each, players.synchronous, player.player_timeout)
+    turns = "in turn with the updates" if players.synchronous else "without waiting"
+    who = f"{count} player process{'es' if count > 1 else ''} with {each} games each, {turns}"
+    note = note.replace("1 games at once", who, 1)
+    notes = (*describe_device(device), note, a2c.describe(update), run.describe_end())
+    return ActorCriticElsewhere(device, learner, weights, plan, notes)
+
+
+def _experience_of(
+    seed: int,
+    game: GameOptions,
+    a2c: A2COptions,
+    vector: VectorOptions,
+    batch_size: int,
+    network: nn.Module,
+    number: int,
+    begun: int,
+) -> PiecePlayer:
+    """Return one of several players, in its own process, which builds its own games."""
+    seeds = player_seeds(seed, number, begun)
+    games = build_vector_env(game, vector, seeds.env)
+    return _player(games, game, a2c, Policy(network, _noise(seeds, network)), batch_size)
+
+
+def _gradients_of(
+    seed: int,
+    game: GameOptions,
+    a2c: A2COptions,
+    vector: VectorOptions,
+    batch_size: int,
+    network: nn.Module,
+    number: int,
+    begun: int,
+    descent: Descent,
+) -> GradientPlayer:
+    """Return one of several players that compute gradients, in its own process, which builds its own games."""
+    seeds = player_seeds(seed, number, begun)
+    games = build_vector_env(game, vector, seeds.env)
+    learner = _learner_of(network, seeds, a2c, descent)
+    return GradientPlayer(_player(games, game, a2c, learner.policy, batch_size), learner)
+
+
+def _player(games: VectorEnv, game: GameOptions, a2c: A2COptions, policy: Policy, batch_size: int) -> PiecePlayer:
+    if len(games.obs_shape) == 1:
+        stacks = GameVectors(games.num_envs, a2c.n_step, a2c.gamma)
+    else:
+        stacks = GameStacks(games.num_envs, games.obs_shape[1:], game.frame_stack, a2c.n_step, a2c.gamma)
+    return PiecePlayer(games, stacks, policy, batch_size)
+
+
+def _learner_of(network: nn.Module, seeds: Seeds, a2c: A2COptions, descent: Descent | None = None) -> A2CLearner:
+    settings = Settings(a2c.learning_rate, a2c.adam_epsilon, a2c.entropy_weight, a2c.value_weight, a2c.max_norm)
+    return A2CLearner(network, _noise(seeds, network), settings, descent)
+
+
+def _noise(seeds: Seeds, network: nn.Module) -> torch.Generator:
+    """Return the random numbers of the actions, where the network is."""
+    device = next(network.parameters()).device
+    return torch.Generator(device).manual_seed(as_int(seeds.policy))

@@ -1,0 +1,161 @@
+"""Actor-critics: hyper-parameters, what an update is made of, who plays; and what a game's name implies for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fastdqn.errors import UserError
+from fastdqn.options.agents import Changes
+from fastdqn.options.fields import above_zero, at_least, between
+
+
+@dataclass(frozen=True)
+class A2COptions:
+    """Advantage actor-critic. The defaults are Lapan's for Pong (2020, chapter 13)."""
+
+    learning_rate: float = 1e-3
+    """Step size of Adam."""
+    adam_epsilon: float = 1e-3
+    """Adam's epsilon, added to the root of its second moment."""
+    gamma: float = 0.99
+    """Discount of future rewards for each env step."""
+    n_step: int = 4
+    """Rewards summed before bootstrapping from the value (Mnih et al. 2016 sum up to 5)."""
+    entropy_weight: float = 0.01
+    """Weight of the entropy of the policy in the loss (Mnih et al. 2016)."""
+    value_weight: float = 1.0
+    """Weight of the squared error of the value in the loss (Mnih et al. 2016 take 0.5)."""
+    max_norm: float = 0.1
+    """Gradients are clipped to this norm."""
+
+    def check(self) -> None:
+        """Raise UserError for a value out of range."""
+        above_zero(self.learning_rate, "--learning-rate")
+        above_zero(self.adam_epsilon, "--adam-epsilon")
+        between(self.gamma, 0.0, 1.0, "--gamma")
+        at_least(self.n_step, 1, "--n-step")
+        at_least(self.entropy_weight, 0.0, "--entropy-weight")
+        at_least(self.value_weight, 0.0, "--value-weight")
+        above_zero(self.max_norm, "--max-norm")
+
+    def describe(self, update: str) -> str:
+        """Return one line that says what is learnt from; `update` says what an update is made of."""
+        return (
+            f"learns by advantage actor-critic: Adam {self.learning_rate:g}, {self.n_step}-step returns, gamma "
+            f"{self.gamma:g}, entropy {self.entropy_weight:g}, gradients clipped to {self.max_norm:g}, {update}"
+        )
+
+
+@dataclass(frozen=True)
+class PieceOptions:
+    """The samples of an update."""
+
+    batch_size: int = 32
+    """Samples of a piece, which have their returns from the values of one moment."""
+    pieces: int = 4
+    """Pieces of an update."""
+
+    def check(self) -> None:
+        """Raise UserError for a value out of range."""
+        at_least(self.batch_size, 1, "--batch-size")
+        at_least(self.pieces, 1, "--pieces")
+
+    def describe(self) -> str:
+        """Return a few words about what an update is made of."""
+        return f"{self.batch_size * self.pieces} samples an update, in pieces of {self.batch_size}"
+
+
+@dataclass(frozen=True)
+class GradientOptions:
+    """The gradients of an update."""
+
+    batch_size: int = 64
+    """Samples of a gradient."""
+    gradients: int = 2
+    """Gradients that are summed for an update."""
+
+    def check(self) -> None:
+        """Raise UserError for a value out of range."""
+        at_least(self.batch_size, 1, "--batch-size")
+        at_least(self.gradients, 1, "--gradients")
+
+    def describe(self) -> str:
+        """Return a few words about what an update is made of."""
+        return f"an update by the sum of {self.gradients} clipped gradients of {self.batch_size} samples each"
+
+
+@dataclass(frozen=True)
+class PlayersOptions:
+    """Several players, each in a process of its own with --num-envs games."""
+
+    players: int | None = None
+    """Player processes; by default 4, and no more than there are cores."""
+    synchronous: bool = False
+    """Players wait until the update is made that their samples go into. One player then repeats the run of a single
+    process, and any number of players repeats itself; without it nobody waits, and no run is like another."""
+
+    def check(self) -> None:
+        """Raise UserError for a value out of range."""
+        between(self.players, 1, 256, "--players")
+
+    def with_number(self, cores: int, shares: int) -> int:
+        """Return the number of players on so many cores, where an update has so many shares to give to players.
+
+        Raises:
+            UserError: they are asked to wait for each other, and the shares do not come out even.
+        """
+        if self.players is None:
+            most = max(1, min(4, cores))
+            return max(n for n in range(1, most + 1) if not self.synchronous or shares % n == 0)
+        if self.synchronous and shares % self.players:
+            raise UserError(
+                f"--synchronous needs as much of an update from each player, but {shares} cannot be shared out among "
+                f"--players {self.players}; let one be a multiple of the other."
+            )
+        return self.players
+
+
+@dataclass(frozen=True)
+class ActorCriticPreset:
+    """What a game's name implies for actor-critics."""
+
+    source: str
+    settings: Changes  # those of groups that a script does not have are left out
+
+
+_GAMES: Changes = {"vector": {"num_envs": 8}}
+_FRAMES: Mapping[str, Any] = {"max_env_steps": 50_000_000, "stop_score": None}  # 200 million frames
+
+ACTOR_CRITICS: Mapping[str, ActorCriticPreset] = {
+    "pong": ActorCriticPreset(
+        "Lapan 2020, chapter 13: 8 games a player, solved above 18",
+        {**_GAMES, "run": {"max_env_steps": 10_000_000, "stop_score": 18.0}},
+    ),
+    "breakout": ActorCriticPreset(
+        "Lapan 2020, chapter 13: four gradients an update, solved above 400",
+        {**_GAMES, "run": {**_FRAMES, "stop_score": 400.0}, "gradients": {"gradients": 4}},
+    ),
+    "CartPole-v1": ActorCriticPreset(
+        "this project, for its tests; solved by the score that Gymnasium gave CartPole-v0",
+        {
+            **_GAMES,
+            "run": {"max_env_steps": 500_000, "stop_score": 195.0},
+        },
+    ),
+}
+"""By ROM, or by Gymnasium's id."""
+OTHERS: Changes = {**_GAMES, "run": _FRAMES}
+"""For all other games."""
+
+
+def actor_critic_changes(rom: str, elsewhere: bool) -> tuple[Changes, ...]:
+    """Return what the game implies, one after the other.
+
+    Args:
+        rom: or the id of another environment.
+        elsewhere: whether others play, in processes that have a core each.
+    """
+    threads: Changes = {"vector": {"env_threads": 1}, "run": {"threads": 1}} if elsewhere else {}
+    return (ACTOR_CRITICS[rom].settings if rom in ACTOR_CRITICS else OTHERS, threads)
