@@ -108,10 +108,10 @@ def _elsewhere(
     learner = build_learner(seeds, a2c, games.obs_shape, games.num_actions, device)
     weights = PlayerWeights(learner.network, player.player_device)
     plan = CrewPlan(build, count, each, players.synchronous, player.player_timeout)
-    turns = "in turn with the updates" if players.synchronous else "without waiting"
-    who = f"{count} player process{'es' if count > 1 else ''} with {each} games each, {turns}"
-    note = note.replace("1 games at once", who, 1)
-    notes = (*describe_device(device), note, a2c.describe(update), run.describe_end())
+    note = note.replace("1 games at once", f"{each} games at once", 1)
+    turns = "which wait for the updates" if players.synchronous else "which play on during updates"
+    who = f"as many in each of {count} player process{'es' if count > 1 else ''}, {turns}"
+    notes = (*describe_device(device), note, who, a2c.describe(update), run.describe_end())
     return ActorCriticElsewhere(device, learner, weights, plan, notes)
 
 

@@ -1,4 +1,4 @@
-"""Advantage actor-critic: a policy that is moved towards what turned out better than its value, and the value itself."""
+"""Advantage actor-critic: a policy moves towards what turned out better than its value, and the value to what came."""
 
 from __future__ import annotations
 
@@ -65,8 +65,9 @@ class A2CLearner(NothingUnfinished):
     """Advantage actor-critic: one gradient of policy, value and entropy (Mnih et al. 2016, section 4, "A3C").
 
     loss = -mean(log pi(a|s) * (R - V(s))) + value_weight * mean((R - V(s))^2) - entropy_weight * mean(H(pi(.|s))),
-    where the advantage R - V(s) carries no gradient in the first term. With a value weight of 1/2 it is the loss of Mnih
-    et al. but for the mean, of which they take the sum.
+    where the advantage R - V(s) carries no gradient in the first term.
+
+    Deviates: Mnih et al. sum over the samples instead of taking the mean, and weight the value's term by 1/2.
 
     Args:
         network: returns logits (B, A) and values (B,); on its device.

@@ -21,7 +21,7 @@ class Watch:
     out: Path = Path("watch.mp4")
     """The video: .mp4 or .gif."""
     values: bool = False
-    """Draw the value of each action beside the screen."""
+    """Draw the value of each action, or for an actor-critic its probability, beside the screen."""
     epsilon: float | None = None
     """Share of random actions; by default the run's final one."""
     seed: int = 0
@@ -45,7 +45,7 @@ def watch(options: Watch) -> int:
     from fastdqn.tools.watch import record
 
     agent = load_agent(run, prepare_device(), options.game)
-    epsilon = agent.dqn.epsilon_final if options.epsilon is None else options.epsilon
+    epsilon = agent.epsilon if options.epsilon is None else options.epsilon
     with process.running():
         watched = record(agent, options.out, options.seed, epsilon, options.values, options.max_env_steps)
     ended = "" if watched.over else ", not to its end"

@@ -56,7 +56,7 @@ def is_custom(name: str) -> bool:
 
 
 def registered_id(name: str) -> str | None:
-    """Return the id by which Gymnasium knows an environment that is no Atari game, in any case; None if it knows none."""
+    """Return the id of a registered environment that is no Atari game, in any case; None if `name` is none."""
     known = gymnasium.registry.get(name.strip())
     if known is None:
         wanted = name.strip().lower()

@@ -107,8 +107,8 @@ class OwnEnv(gymnasium.Env[Any, Any]):
         fits = len(shape) in (2, 3) and shape[2:] in ((), (1,), (3,)) and min(shape[:2]) >= SMALLEST
         if not fits or shown.dtype != np.uint8:
             raise UserError(
-                f"{self.name} shows {kind_of(shown)}, but an agent here learns from pictures: a Box of uint8, (H, W, 3) "
-                f"for RGB, (H, W) or (H, W, 1) for gray, at least {SMALLEST}x{SMALLEST}."
+                f"{self.name} shows {kind_of(shown)}, but an agent here learns from pictures: a Box of uint8, (H, W, "
+                f"3) for RGB, (H, W) or (H, W, 1) for gray, at least {SMALLEST}x{SMALLEST}."
             )
 
     def _seen(self, shown: Any) -> Any:

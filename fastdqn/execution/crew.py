@@ -1,7 +1,7 @@
 """Several players, each in a process of its own: what the trainer asks of them, and what they send.
 
-Every player has a queue of its own, to which it alone writes: one that is killed in the middle of a message takes nobody
-else's with it. What is asked goes the other way through a pipe: turns to play, a checkpoint's state, to leave.
+Every player has a queue of its own, to which it alone writes: one that is killed in the middle of a message takes
+nobody else's with it. What is asked goes the other way through a pipe: turns to play, a checkpoint's state, to leave.
 """
 
 from __future__ import annotations
@@ -187,8 +187,8 @@ class Crew(NothingUnfinished):
         end_all(self._children)
 
     def messages(self, count: int) -> list[tuple[int, Any]]:
-        """Return the next `count` messages, each with the number of its player; fewer only if a signal asks this process
-        to stop. Games of other players follow at other places.
+        """Return the next `count` messages, each with the number of its player; fewer only if a signal asks this
+        process to stop.
 
         Players that wait for their turns are asked in their order, one message each, again and again.
 
@@ -277,7 +277,8 @@ class Crew(NothingUnfinished):
     def _wait_until_ready(self) -> bool:
         """Wait until all players could play; False if a signal asks this process to stop."""
         if not self._ready:
-            self._ready = all([child.receive() == READY for child in self._children])
+            said = [child.receive() for child in self._children]
+            self._ready = all(one == READY for one in said)
         return self._ready
 
     def _asked(self, requests: list[Request]) -> list[Any] | None:

@@ -67,7 +67,7 @@ class Gradients(Crew):
 
     def __init__(self, plan: CrewPlan, weights: PlayerWeights, group: Group, begun: int = 0) -> None:
         size = sum(parameter.numel() for parameter in group.parameters)
-        self._slots = torch.zeros(plan.players, SLOTS, size).share_memory_()
+        self._slots = [torch.zeros(SLOTS, size).share_memory_() for _ in range(plan.players)]
         self._summed = [0] * plan.players  # gradients of each player so far
         self._sum = torch.zeros(size)
         self._begun = False  # whether there is anything in the sum of now
@@ -89,7 +89,7 @@ class Gradients(Crew):
             parameter.grad = self._sum[place].view_as(parameter).to(parameter.device)
 
     def _taken(self, player: int, message: SentGradient) -> None:  # noqa: ARG002 - it waits in its slot
-        slot = self._slots[player, self._summed[player] % SLOTS]
+        slot = self._slots[player][self._summed[player] % SLOTS]
         if self._begun:
             self._sum.add_(slot)
         else:

@@ -39,18 +39,19 @@ def actor_critic(
     """Return the network for observations of this shape.
 
     (C, H, W): Nature DQN's convolutions (Mnih et al. 2015), then 512 rectified units for the policy and 512 others for
-    the value (Lapan 2020, chapter 13). (D,): two layers of 64 units with tanh for each of the two (Schulman et al. 2017).
+    the value (Lapan 2020, chapter 13). (D,): two layers of 64 units with tanh for each of the two (Schulman et al.
+    2017).
     """
     if len(obs_shape) == 1:
-        heads = [_perceptron(obs_shape[0], outputs) for outputs in (num_actions, 1)]
-        return ActorCritic(nn.Identity(), *heads, generator)
+        policy, value = (_perceptron(obs_shape[0], outputs) for outputs in (num_actions, 1))
+        return ActorCritic(nn.Identity(), policy, value, generator)
     channels, height, width = obs_shape
     torso = Torso(channels, height, width, FRAME_SCALE, size=size)
-    heads = [
+    policy, value = (
         Stream(nn.Linear(torso.features, size.hidden), nn.ReLU(), LastLayer(size.hidden, outputs))
         for outputs in (num_actions, 1)
-    ]
-    return ActorCritic(torso, *heads, generator)
+    )
+    return ActorCritic(torso, policy, value, generator)
 
 
 def _perceptron(inputs: int, outputs: int) -> nn.Module:

@@ -93,10 +93,11 @@ class GameVectors(GameStacks):
 
     def kept(self, obs: NDArray[Any]) -> Observation:
         """Return a copy of an observation, (D,)."""
-        return obs.copy()
+        vector: NDArray[Any] = obs.copy()
+        return vector
 
     def _next(self, obs: Any, frame: NDArray[Any]) -> Observation:  # noqa: ARG002 - nothing is left of the one before
-        return frame.copy()
+        return self.kept(frame)
 
     def _first(self, frame: NDArray[Any]) -> Observation:
-        return frame.copy()
+        return self.kept(frame)

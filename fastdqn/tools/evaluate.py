@@ -17,6 +17,8 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 import torch
 
+from fastdqn import build_actor_critic
+from fastdqn.algorithms.a2c import A2CLearner
 from fastdqn.algorithms.dqn import PLAIN, DQNLearner
 from fastdqn.build import build_learner
 from fastdqn.envs import games
@@ -114,9 +116,9 @@ class Agent(NamedTuple):
     """A trained network and how its run was set up."""
 
     options: Groups
-    dqn: DQNOptions
+    epsilon: float  # the run's own, at its end; 0 for one that draws its actions anyway
     wrappers: Wrappers | None  # that the run played its game through; None for many games at once
-    learner: DQNLearner
+    learner: DQNLearner | A2CLearner
     num_actions: int
 
 
@@ -137,20 +139,21 @@ def load_agent(run: Path, device: torch.device, own_game: str | None = None) -> 
     config = read_config(run)
     weights = read_weights(run)
     options = options_from(Groups, config)
-    if options.dqn is None:
-        raise UserError(f"The run {run} has trained no DQN agent: {config['script']} is not evaluated here.")
+    if options.dqn is None and options.a2c is None:
+        raise UserError(f"The run {run} has trained no agent known here: {config['script']} is not evaluated.")
     games.refuse_code(run, options.game.name, own_game)
     wrappers = next((known for known in get_args(Wrappers) if known == config["wrappers"]), None)
     shape, num_actions = spaces_of(build_env(options.game, wrappers or "opencv", side_of(options)))
-    seeds, groups = seeds_of(options.run.seed), (options.update, options.agent, options.parts)
-    learner = build_learner(seeds, options.dqn, shape, num_actions, device, PLAIN, *groups)
+    learner = _learner_of(options, shape, num_actions, device)
+    networks = [learner.network, *([learner.target] if isinstance(learner, DQNLearner) else [])]
     try:
-        for network in (learner.network, learner.target):  # a run keeps the weights of the one that plays
+        for network in networks:  # a run keeps the weights of the one that plays
             network.load_state_dict(weights)
     except RuntimeError as error:
         why = str(error).splitlines()[-1].strip()
         raise UserError(f"The weights in {run} do not fit the network that its config.json describes: {why}") from error
-    return Agent(options, options.dqn, wrappers, learner, num_actions)
+    epsilon = 0.0 if options.dqn is None else options.dqn.epsilon_final
+    return Agent(options, epsilon, wrappers, learner, num_actions)
 
 
 def evaluate(
@@ -190,11 +193,11 @@ def evaluate(
     if episodes is None and env_steps is None:
         episodes, env_steps = chosen.episodes, chosen.env_steps
     epsilon = epsilon if epsilon is not None else chosen.epsilon
-    epsilon = agent.dqn.epsilon_final if epsilon is None else epsilon
+    epsilon = agent.epsilon if epsilon is None else epsilon
     limit = {"max_frames": agent.options.game.max_frames or GameOptions().max_frames}
     whole = {**limit, **chosen.changes, "episodic_life": False, "clip_rewards": False}
     game = dataclasses.replace(agent.options.game, **whole)
-    custom = games.is_custom(game.name)
+    custom = not games.is_atari(game.name)
     if custom and chosen.changes:
         raise UserError(f"The protocol {name} is for Atari's games; {game.name} has rules of its own.")
     wrappers = agent.wrappers or "opencv"
@@ -262,6 +265,17 @@ def _play(
                 break
     whole = min(number[counts].tolist(), default=started)  # stopped early: those that began before the first unfinished
     return Score([ended[i] for i in range(whole)], steps, time.perf_counter() - began, stopped)
+
+
+def _learner_of(
+    options: Groups, shape: tuple[int, ...], num_actions: int, device: torch.device
+) -> DQNLearner | A2CLearner:
+    seeds, groups = seeds_of(options.run.seed), (options.update, options.agent, options.parts)
+    if options.a2c is not None:
+        return build_actor_critic.build_learner(seeds, options.a2c, shape, num_actions, device)
+    channels, height, width = shape
+    dqn = options.dqn or DQNOptions()
+    return build_learner(seeds, dqn, (channels, height, width), num_actions, device, PLAIN, *groups)
 
 
 def side_of(options: Groups) -> int:

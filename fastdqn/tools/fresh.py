@@ -46,7 +46,8 @@ def play_fresh(run: Run) -> None:
     """Let a run that was solved play fresh games, and write their means into its summary.json.
 
     These are the games of `EXAMINATIONS`, with seeds of their own; an environment of one's own plays the first kind
-    only. An agent with noisy layers keeps its noise and has no epsilon in the first kind, as while it learnt.
+    only. An agent with noisy layers keeps its noise, an actor-critic draws its actions, and neither has an epsilon in
+    the first kind, as while it learnt.
 
     Raises:
         RunError: the summary cannot be written.
@@ -72,7 +73,8 @@ def play_fresh(run: Run) -> None:
                 continue
             count = one.games or run.options.fresh_games
             noisy = agent.options.parts is not None and agent.options.parts.noisy
-            epsilon = 0.0 if noisy and one.protocol == "training" else one.epsilon
+            chance = noisy or agent.options.a2c is not None  # of its own
+            epsilon = 0.0 if chance and one.protocol == "training" else one.epsilon
             score = _played(agent, one, count, epsilon, seed + number, console)
             if score.stopped:
                 console.print(

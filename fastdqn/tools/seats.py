@@ -21,7 +21,7 @@ class Seats(Protocol):
     """N games that show stacks."""
 
     def reset(self) -> Tensor:
-        """Start all games; return observations (N, C, H, W) uint8."""
+        """Start all games; return observations (N, C, H, W) uint8, or (N, D) float32."""
         ...
 
     def step(self, actions: NDArray[np.int64]) -> tuple[Tensor, list[EpisodeEnd | None], NDArray[np.bool_]]:
@@ -99,9 +99,9 @@ class View:
         return self.next(obs)
 
     def next(self, obs: Any) -> Frame:
-        """Return the stack (C, H, W) to show of the next observation."""
+        """Return the stack (C, H, W) to show of the next observation; a vector (D,) is shown as it is."""
         stack: Frame = np.array(obs)
         self._known += 1
-        if self._blank:
+        if self._blank and stack.ndim == 3:
             stack[: max(0, len(stack) - self._known)] = 0
         return stack

@@ -14,6 +14,9 @@ import torch
 from numpy.typing import NDArray
 
 from fastdqn import process
+from fastdqn.algorithms.a2c import A2CLearner
+from fastdqn.algorithms.dqn import DQNLearner
+from fastdqn.envs.boxes import BoxEnv
 from fastdqn.envs.build import PlayEnv, build_env
 from fastdqn.envs.opencv import OpenCVAtari
 from fastdqn.envs.own import OwnEnv
@@ -47,7 +50,7 @@ def record(agent: Agent, out: Path, seed: int, epsilon: float, values: bool, max
         out: the video, .mp4 or .gif.
         seed: of the game and of exploration.
         epsilon: share of random actions.
-        values: draw the value of each action beside the screen.
+        values: draw the value, or the probability, of each action beside the screen.
         max_env_steps: longest video.
 
     Raises:
@@ -100,10 +103,8 @@ def _play(
     score = 0.0
     agent.learner.noise.manual_seed(seed)
     for env_step in range(1, max_env_steps + 1):
-        with torch.no_grad():
-            agent.learner.draw_noise()
-            q = agent.learner.values(torch.from_numpy(shown).unsqueeze(0).to(device))[0].cpu().numpy()
-        action = int(rng.integers(agent.num_actions)) if rng.random() < epsilon else int(q.argmax())
+        q, action = _chosen(agent.learner, torch.from_numpy(shown).unsqueeze(0).to(device))
+        action = int(rng.integers(agent.num_actions)) if rng.random() < epsilon else action
         obs, reward, terminated, truncated, _ = env.step(action)
         score += float(reward)
         picture = _screen(bare)
@@ -116,12 +117,23 @@ def _play(
         shown = view.first(env.reset()[0]) if terminated or truncated else view.next(obs)
 
 
+def _chosen(learner: DQNLearner | A2CLearner, obs: torch.Tensor) -> tuple[NDArray[np.float32], int]:
+    """Return the values of the actions (A,), for an actor-critic their probabilities, and the action, for one `obs`."""
+    if isinstance(learner, A2CLearner):
+        return learner.policy.probabilities(obs)[0].cpu().numpy(), int(learner.act(obs).item())
+    with torch.no_grad():
+        learner.draw_noise()
+        q = learner.values(obs)[0].cpu().numpy()
+    return q, int(q.argmax())
+
+
 def _screen(bare: Any) -> Frame:
     """Return what the game shows now, (H, W, 3) RGB, each pixel several times."""
     if not isinstance(bare, OwnEnv):
         return _zoomed(bare.ale.getScreenRGB(), ZOOM)
-    height, width = bare.picture.shape[:2]
-    screen = np.broadcast_to(bare.picture.reshape(height, width, -1), (height, width, 3))
+    picture: Frame = bare.render() if isinstance(bare, BoxEnv) else bare.picture
+    height, width = picture.shape[:2]
+    screen = np.broadcast_to(picture.reshape(height, width, -1), (height, width, 3))
     screen = _zoomed(screen, max(1, OWN_SIDE // max(height, width)))
     return np.pad(screen, ((0, max(OWN_SIDE - screen.shape[0], screen.shape[0] % 2)), (0, screen.shape[1] % 2), (0, 0)))
 
