@@ -67,7 +67,9 @@ class Gradients(Crew):
 
     def __init__(self, plan: CrewPlan, weights: PlayerWeights, group: Group, begun: int = 0) -> None:
         size = sum(parameter.numel() for parameter in group.parameters)
-        self._slots = [torch.zeros(SLOTS, size).share_memory_() for _ in range(plan.players)]
+        self._slots = [torch.zeros(SLOTS, size) for _ in range(plan.players)]
+        for slots in self._slots:
+            slots.share_memory_()
         self._summed = [0] * plan.players  # gradients of each player so far
         self._sum = torch.zeros(size)
         self._begun = False  # whether there is anything in the sum of now

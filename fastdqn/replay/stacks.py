@@ -93,7 +93,7 @@ class GameVectors(GameStacks):
 
     def kept(self, obs: NDArray[Any]) -> Observation:
         """Return a copy of an observation, (D,)."""
-        vector: NDArray[Any] = obs.copy()
+        vector: Any = np.array(obs)
         return vector
 
     def _next(self, obs: Any, frame: NDArray[Any]) -> Observation:  # noqa: ARG002 - nothing is left of the one before

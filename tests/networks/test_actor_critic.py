@@ -1,0 +1,57 @@
+"""The network of an actor-critic: shapes, what the heads share, and what a seed fixes."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from fastdqn.networks.actor_critic import actor_critic
+
+SHAPE = (4, 84, 84)
+
+
+def network(shape: tuple[int, ...] = SHAPE, seed: int = 0) -> nn.Module:
+    return actor_critic(shape, 6, torch.Generator().manual_seed(seed))
+
+
+def test_it_has_natures_convolutions_and_two_heads_of_512() -> None:
+    found = network()
+    convolutions = 32 * (4 * 64 + 1) + 64 * (32 * 16 + 1) + 64 * (64 * 9 + 1)
+    head = 512 * (3136 + 1)
+    expected = convolutions + 2 * head + 6 * 513 + 513
+    assert sum(parameter.numel() for parameter in found.parameters()) == expected
+    logits, values = found(torch.zeros(3, *SHAPE, dtype=torch.uint8))
+    assert (logits.shape, values.shape, logits.dtype) == ((3, 6), (3,), torch.float32)
+
+
+def test_bytes_are_divided_by_256() -> None:
+    found = network()
+    obs = torch.randint(0, 256, (2, *SHAPE), dtype=torch.uint8)
+    features = found.body.convs(obs.float() / 256.0)
+    torch.testing.assert_close(found(obs)[0], found.policy(features))
+    torch.testing.assert_close(found(obs)[1], found.value(features)[:, 0])
+
+
+def test_the_heads_share_the_convolutions_alone() -> None:
+    found = network()
+    found(torch.zeros(1, *SHAPE, dtype=torch.uint8))[1].sum().backward()
+    with_gradient = {name.split(".")[0] for name, parameter in found.named_parameters() if parameter.grad is not None}
+    assert with_gradient == {"body", "value"}
+
+
+def test_for_vectors_they_share_nothing() -> None:
+    found = network((4,))
+    logits, values = found(torch.randn(7, 4))
+    assert (logits.shape, values.shape) == ((7, 6), (7,))
+    logits.sum().backward()
+    with_gradient = {name.split(".")[0] for name, parameter in found.named_parameters() if parameter.grad is not None}
+    assert with_gradient == {"policy"}
+
+
+def test_a_seed_fixes_the_weights() -> None:
+    torch.manual_seed(0)
+    one = network((4,)).state_dict()
+    torch.manual_seed(1)
+    same, other = network((4,)).state_dict(), network((4,), seed=1).state_dict()
+    assert all(torch.equal(one[name], same[name]) for name in one)
+    assert not any(torch.equal(one[name], other[name]) for name in one)
