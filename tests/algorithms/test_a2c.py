@@ -13,8 +13,10 @@ from fastdqn.seam import Learner
 from fastdqn.types import Samples
 from tests.helpers.sb3 import a2c_losses, clip_coefficient, first_adam_step
 
+PLAIN = Settings()
 
-def learner_of(settings: Settings = Settings(), seed: int = 0, double: bool = False, **more: Any) -> A2CLearner:
+
+def learner_of(settings: Settings = PLAIN, seed: int = 0, double: bool = False, **more: Any) -> A2CLearner:
     network = actor_critic((5,), 3, torch.Generator().manual_seed(seed))
     network = network.double() if double else network
     return A2CLearner(network, torch.Generator().manual_seed(seed), settings, **more)

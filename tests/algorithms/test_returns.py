@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -81,11 +83,13 @@ def test_advantages_are_stable_baselines(trace_decay: float) -> None:
     reset = np.concatenate(([False], over[:-1]))
     reward, before, after = rng.normal(size=(3, steps))
     kept = np.flatnonzero(~reset)
-    for t, following in zip(kept[:-1], kept[1:], strict=True):  # what follows within an episode is one observation
+    for t, following in itertools.pairwise(kept):  # what follows within an episode is one observation
         if not over[t]:
             before[following] = after[t]
     reward[reset] = before[reset] = after[reset] = 1e9
-    expected = gae(*(column[kept].tolist() for column in (reward, terminated, truncated, before, after)), gamma, trace_decay)
+    expected = gae(
+        *(column[kept].tolist() for column in (reward, terminated, truncated, before, after)), gamma, trace_decay
+    )
     columns = (reward, np.where(terminated, 0.0, gamma), before, after, np.where(over, 0.0, 1.0))
     found = generalised_advantages(*(torch.from_numpy(column)[:, None] for column in columns), trace_decay)
     np.testing.assert_allclose(found[:, 0].numpy()[kept], expected, rtol=1e-10, atol=1e-10)

@@ -12,7 +12,7 @@ import safetensors.numpy
 
 from fastdqn import process
 from tests.helpers.resuming import resume
-from tests.helpers.scripts import CREWS, fastdqn, only_run, records, summary, train
+from tests.helpers.scripts import CREWS, fastdqn, records, summary, train
 
 CART = ("--game", "CartPole-v1", "--threads", "1", "--num-envs", "3", "--checkpoint-minutes", "None")
 SMALL = (*CART, "--batch-size", "8", "--n-step", "3")
@@ -116,7 +116,7 @@ def test_players_that_play_on_begin_new_games_when_resumed(tmp_path: Path, scrip
 @pytest.mark.parametrize("script", CREWS)
 def test_atari_with_several_players(tmp_path: Path, script: str) -> None:
     words = ("--game", "breakout", "--players", "2", "--num-envs", "2", "--batch-size", "8", "--max-env-steps", "150")
-    run = train(script, tmp_path, *words, "--max-frames", "200")
+    run = train(script, tmp_path, *words, "--max-frames", "80")
     result = summary(run)
     assert result["updates"] >= 2
     assert result["samples"] == result["updates"] * 32  # four pieces, and four gradients for Breakout
@@ -142,7 +142,7 @@ def test_what_looks_at_runs_knows_actor_critics(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("script", ("20_a2c", *CREWS))
+@pytest.mark.parametrize("script", ["20_a2c", *CREWS])
 def test_cartpole_is_solved(tmp_path: Path, script: str) -> None:
     """195 as the mean of 100 games, by fresh games too."""
     run = train(script, tmp_path, "--game", "CartPole-v1", "--max-env-steps", "300000", timeout=280)
