@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import torch
 from torch import nn
 
 from fastdqn.algorithms.a2c import A2CLearner, Policy, Settings
 from fastdqn.algorithms.pieces import GradientPlayer, PiecePlayer
-from fastdqn.envs.many import build_games, build_vector_env, num_envs_of
+from fastdqn.envs.build import build_described, spaces_of
+from fastdqn.envs.many import build_games, build_vector_env
 from fastdqn.envs.vector import VectorEnv, check_num_envs
-from fastdqn.execution.crew import CrewPlan
+from fastdqn.execution.crew import CrewPlan, Plays
 from fastdqn.execution.devices import describe_device, prepare_device
 from fastdqn.execution.player import PlayerWeights
 from fastdqn.networks.actor_critic import actor_critic
 from fastdqn.nouns import ActorCriticElsewhere, ActorCriticHere
-from fastdqn.options.actor_critic import A2COptions, GradientOptions, PieceOptions, PlayersOptions
+from fastdqn.options.actor_critic import GAMES, A2COptions, GradientOptions, PieceOptions, PlayersOptions
 from fastdqn.options.game import GameOptions, PlayerOptions, VectorOptions
 from fastdqn.options.run import RunOptions
 from fastdqn.replay.stacks import GameStacks, GameVectors
@@ -56,8 +57,8 @@ def experience_elsewhere(
     Raises:
         UserError: there is no such game or device, or not memory enough for so many games.
     """
-    build = partial(_experience_of, run.seed, game, a2c, vector, pieces.batch_size)
-    return _elsewhere(run, game, a2c, vector, player, players, build, pieces.describe())
+    size, said = pieces.batch_size, pieces.describe()
+    return _elsewhere(run, game, a2c, vector, player, players, _experience_of, size, said)
 
 
 def gradients_elsewhere(
@@ -74,8 +75,8 @@ def gradients_elsewhere(
     Raises:
         UserError: there is no such game or device, or not memory enough for so many games.
     """
-    build = partial(_gradients_of, run.seed, game, a2c, vector, gradients.batch_size)
-    return _elsewhere(run, game, a2c, vector, player, players, build, gradients.describe())
+    size, said = gradients.batch_size, gradients.describe()
+    return _elsewhere(run, game, a2c, vector, player, players, _gradients_of, size, said)
 
 
 def build_network(seeds: Seeds, obs_shape: tuple[int, ...], num_actions: int) -> nn.Module:
@@ -98,20 +99,22 @@ def _elsewhere(
     vector: VectorOptions,
     player: PlayerOptions,
     players: PlayersOptions,
-    build: Any,
+    build: Callable[..., Plays],
+    size: int,
     update: str,
 ) -> ActorCriticElsewhere:
-    count, each = players.players or 1, num_envs_of(vector)
+    """Return what learns here; `build` makes a player there, with so many samples a piece."""
+    count, each = players.players or 1, vector.num_envs or GAMES
     check_num_envs(count * each)
     device, seeds = prepare_device(run.device, run.cuda, run.threads), seeds_of(run.seed)
-    games, note = build_games(game, dataclasses.replace(vector, num_envs=1), seeds.env)  # one, to be asked what it is
-    learner = build_learner(seeds, a2c, games.obs_shape, games.num_actions, device)
+    turns = "which wait for updates" if players.synchronous else "which play on during updates"
+    who = f"{each} games at once in each of {count} player process{'es' if count > 1 else ''}, {turns}"
+    env, note = build_described(game, "opencv", vector.frame_size, who)  # to be asked what it is
+    learner = build_learner(seeds, a2c, *spaces_of(env), device)
     weights = PlayerWeights(learner.network, player.player_device)
+    build = partial(build, run.seed, game, a2c, dataclasses.replace(vector, num_envs=each), size)
     plan = CrewPlan(build, count, each, players.synchronous, player.player_timeout)
-    note = note.replace("1 games at once", f"{each} games at once", 1)
-    turns = "which wait for the updates" if players.synchronous else "which play on during updates"
-    who = f"as many in each of {count} player process{'es' if count > 1 else ''}, {turns}"
-    notes = (*describe_device(device), note, who, a2c.describe(update), run.describe_end())
+    notes = (*describe_device(device), note, a2c.describe(update), run.describe_end())
     return ActorCriticElsewhere(device, learner, weights, plan, notes)
 
 

@@ -43,14 +43,16 @@ def build_env(game: GameOptions, wrappers: Wrappers = "classic", side: int = 84)
     return _wrapped(env, game)
 
 
-def build_described(game: GameOptions, wrappers: Wrappers) -> tuple[PlayEnv, str]:
-    """Return `game` behind the wrappers, and one line that says how it is presented.
+def build_described(
+    game: GameOptions, wrappers: Wrappers, side: int = 84, how: str | None = None
+) -> tuple[PlayEnv, str]:
+    """Return `game` behind the wrappers, and one line that says how it is presented, in other words if `how` says it.
 
     Raises:
         UserError: there is no such game, or it cannot be presented so.
         RunError: an environment of one's own failed.
     """
-    return build_env(game, wrappers), describe(game, wrappers)
+    return build_env(game, wrappers, side), describe(game, how or wrappers)
 
 
 def bare_env(game: GameOptions) -> classic.FrameEnv:

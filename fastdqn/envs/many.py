@@ -46,6 +46,5 @@ def describe_games(envs: VectorEnv, game: GameOptions) -> str:
     """Return one line that says how the games are presented."""
     side = envs.obs_shape[-1]
     how = f"in {envs.threads} emulator threads" if envs.threads else "one after the other"
-    if len(envs.obs_shape) == 1:
-        return describe(game, f"{envs.num_envs} games at once {how}, vectors of {side} numbers")
-    return describe(game, f"{envs.num_envs} games at once {how}, {side}x{side} frames")
+    shown = f"vectors of {side} numbers" if len(envs.obs_shape) == 1 else f"{side}x{side} frames"
+    return describe(game, f"{envs.num_envs} games at once {how}, {shown}")

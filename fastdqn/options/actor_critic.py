@@ -125,7 +125,9 @@ class ActorCriticPreset:
     settings: Changes  # those of groups that a script does not have are left out
 
 
-_GAMES: Changes = {"vector": {"num_envs": 8}}
+GAMES = 8
+"""Played at once by each player (Lapan 2020, chapter 13)."""
+_GAMES: Changes = {"vector": {"num_envs": GAMES}}
 _FRAMES: Mapping[str, Any] = {"max_env_steps": 50_000_000, "stop_score": None}  # 200 million frames
 
 ACTOR_CRITICS: Mapping[str, ActorCriticPreset] = {
