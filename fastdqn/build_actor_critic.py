@@ -11,6 +11,8 @@ from torch import nn
 
 from fastdqn.algorithms.a2c import A2CLearner, Policy, Settings
 from fastdqn.algorithms.pieces import GradientPlayer, PiecePlayer
+from fastdqn.algorithms.ppo import PPOLearner
+from fastdqn.algorithms.rollouts import RolloutPlayer
 from fastdqn.envs.build import build_described, spaces_of
 from fastdqn.envs.many import build_games, build_vector_env
 from fastdqn.envs.vector import VectorEnv, check_num_envs
@@ -18,8 +20,15 @@ from fastdqn.execution.crew import CrewPlan, Plays
 from fastdqn.execution.devices import describe_device, prepare_device
 from fastdqn.execution.player import PlayerWeights
 from fastdqn.networks.actor_critic import actor_critic
-from fastdqn.nouns import ActorCriticElsewhere, ActorCriticHere
-from fastdqn.options.actor_critic import GAMES, A2COptions, GradientOptions, PieceOptions, PlayersOptions
+from fastdqn.nouns import ActorCriticElsewhere, ActorCriticHere, RolloutsHere
+from fastdqn.options.actor_critic import (
+    GAMES,
+    A2COptions,
+    GradientOptions,
+    PieceOptions,
+    PlayersOptions,
+    PPOOptions,
+)
 from fastdqn.options.game import GameOptions, PlayerOptions, VectorOptions
 from fastdqn.options.run import RunOptions
 from fastdqn.replay.stacks import GameStacks, GameVectors
@@ -41,6 +50,23 @@ def played_here(
     player = _player(games, game, a2c, learner.policy, pieces.batch_size)
     notes = (*describe_device(device), note, a2c.describe(pieces.describe()), run.describe_end())
     return ActorCriticHere(device, learner, player, notes)
+
+
+def rollouts_here(run: RunOptions, game: GameOptions, ppo: PPOOptions, vector: VectorOptions) -> RolloutsHere:
+    """Return what plays and learns many games in this process, rollout by rollout.
+
+    Raises:
+        UserError: there is no such game or device, or not memory enough for so many games.
+    """
+    device, seeds = prepare_device(run.device, run.cuda, run.threads), seeds_of(run.seed)
+    games, note = build_games(game, vector, seeds.env)
+    network = build_network(seeds, games.obs_shape, games.num_actions).to(device)
+    settings = Settings(ppo.learning_rate, ppo.adam_epsilon, ppo.entropy_weight, ppo.value_weight, ppo.max_norm)
+    learner = PPOLearner(network, _noise(seeds, network), settings, ppo.clip, torch_generator(seeds.replay))
+    stacks = _stacks(games, game, 1, ppo.gamma)
+    player = RolloutPlayer(games, stacks, learner.policy, ppo.rollout_steps, ppo.gamma, ppo.trace_decay)
+    notes = (*describe_device(device), note, ppo.describe(), run.describe_end())
+    return RolloutsHere(device, learner, player, notes)
 
 
 def experience_elsewhere(
@@ -153,11 +179,14 @@ def _gradients_of(
 
 
 def _player(games: VectorEnv, game: GameOptions, a2c: A2COptions, policy: Policy, batch_size: int) -> PiecePlayer:
+    return PiecePlayer(games, _stacks(games, game, a2c.n_step, a2c.gamma), policy, batch_size)
+
+
+def _stacks(games: VectorEnv, game: GameOptions, n_step: int, gamma: float) -> GameStacks:
+    """Return what makes observations and windows of what `games` show."""
     if len(games.obs_shape) == 1:
-        stacks = GameVectors(games.num_envs, a2c.n_step, a2c.gamma)
-    else:
-        stacks = GameStacks(games.num_envs, games.obs_shape[1:], game.frame_stack, a2c.n_step, a2c.gamma)
-    return PiecePlayer(games, stacks, policy, batch_size)
+        return GameVectors(games.num_envs, n_step, gamma)
+    return GameStacks(games.num_envs, games.obs_shape[1:], game.frame_stack, n_step, gamma)
 
 
 def _learner_of(network: nn.Module, seeds: Seeds, a2c: A2COptions, descent: Descent | None = None) -> A2CLearner:

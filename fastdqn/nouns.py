@@ -12,6 +12,8 @@ from fastdqn.algorithms.diagnostics import Diagnostics
 from fastdqn.algorithms.dqn import DQNLearner
 from fastdqn.algorithms.exploration import Player, VectorEpsilonGreedy
 from fastdqn.algorithms.pieces import PiecePlayer
+from fastdqn.algorithms.ppo import PPOLearner
+from fastdqn.algorithms.rollouts import RolloutPlayer
 from fastdqn.envs.vector import VectorEnv
 from fastdqn.execution.crew import CrewPlan
 from fastdqn.execution.player import PlayerPlan, PlayerWeights
@@ -73,6 +75,15 @@ class ActorCriticHere(NamedTuple):
     device: torch.device
     learner: A2CLearner
     player: PiecePlayer
+    notes: tuple[str, ...]
+
+
+class RolloutsHere(NamedTuple):
+    """Many games at once, rolled out in this process for proximal policy optimisation."""
+
+    device: torch.device
+    learner: PPOLearner
+    player: RolloutPlayer
     notes: tuple[str, ...]
 
 

@@ -50,6 +50,14 @@ class Policy:
         """Return actions (N,) int64, drawn by their probabilities, for (N, C, H, W) uint8 or (N, D) float32."""
         return torch.multinomial(self.probabilities(obs), 1, generator=self.noise).squeeze(1)
 
+    def draw(self, obs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return actions as `act` does, their log probabilities and the values, (N,) each, without gradient."""
+        with torch.no_grad():
+            logits, values = self.network(obs)
+        log_probabilities = logits.log_softmax(dim=1)
+        action = torch.multinomial(log_probabilities.exp(), 1, generator=self.noise)
+        return action.squeeze(1), log_probabilities.gather(1, action).squeeze(1), values
+
     def probabilities(self, obs: Tensor) -> Tensor:
         """Return the probabilities of the actions, (N, A)."""
         with torch.no_grad():
@@ -120,9 +128,7 @@ class A2CLearner(NothingUnfinished):
         value = self._settings.value_weight * nn.functional.mse_loss(values, batch.target)
         bonus = -self._settings.entropy_weight * entropy.mean()
         total = policy + value + bonus
-        for parameter in group.parameters:
-            parameter.grad = None
-        total.backward()
+        self.backward(group, total)
         scalars = {
             "advantage": advantage.mean(),
             "values": values.detach().mean(),
@@ -134,10 +140,16 @@ class A2CLearner(NothingUnfinished):
         }
         return Metrics(scalars, advantage.abs())
 
+    def backward(self, group: Group, loss: Tensor) -> None:
+        """Leave the gradient of `loss` with the parameters of `group`; what was there is dropped."""
+        for parameter in group.parameters:
+            parameter.grad = None
+        loss.backward()
+
     def stepped(self, group: Group) -> None:
         """Do nothing: there is no other network."""
 
-    def update(self, batch: Samples) -> Metrics:
+    def update(self, batch: Any) -> Metrics:
         """Make one update on `batch` (B samples on the learner's device); does not wait for it."""
         metrics = self.gradient(self.group, batch)
         self.descent.step(self.group)

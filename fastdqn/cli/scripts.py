@@ -109,7 +109,7 @@ def _defaults(options_type: type[OptionsT], words: Sequence[str], game: str, dev
     """
     defaults = changed(defaults_of(options_type), {"run": {"device": device}})
     named, had = _value_of("--game", words) or game, groups_of(defaults)
-    custom = not games.is_atari(named) if had.a2c is not None else games.is_custom(named)
+    custom = not games.is_atari(named) if had.actor_critic else games.is_custom(named)
     rom = (games.registered_id(named) or named) if custom else games.rom_of(named)
     agent, variant, protocol = (_value_of(option, words) for option in ("--agent", "--variant", "--protocol"))
     if agent in AGENTS:
@@ -172,7 +172,7 @@ def _with_stop_score(options: OptionsT, words: Sequence[str]) -> OptionsT:
 
 def _completed(options: OptionsT) -> OptionsT:
     """Return `options` with what the machine or other options settle, which a resumed run keeps: the numbers of games
-    and players, and the env steps over which beta rises.
+    and players, and the env steps over which beta rises or PPO's step size falls.
 
     Raises:
         UserError: beta rises over the whole run, which has no limit, or players cannot share an update out.
@@ -182,6 +182,8 @@ def _completed(options: OptionsT) -> OptionsT:
         from fastdqn.envs.many import num_envs_of
 
         options = changed(options, {"vector": {"num_envs": num_envs_of(groups.vector)}})
+    if groups.ppo is not None and groups.ppo.learning_rate_decay is None:
+        options = changed(options, {"ppo": {"learning_rate_decay": groups.run.max_env_steps}})
     if groups.players is not None:
         players = groups.players.with_number(process.cores(), groups.shares)
         options = changed(options, {"players": {"players": players}})

@@ -1,6 +1,6 @@
 """Settings: groups that a script composes, presets that fill them in, and how a run's config.json says them."""
 
-from fastdqn.options.actor_critic import A2COptions, GradientOptions, PieceOptions, PlayersOptions
+from fastdqn.options.actor_critic import A2COptions, GradientOptions, PieceOptions, PlayersOptions, PPOOptions
 from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions, UpdateOptions
 from fastdqn.options.game import GameOptions, PlayerOptions, VectorOptions
 from fastdqn.options.parts import FreezeOptions, PartOptions, SeriesOptions
@@ -13,6 +13,7 @@ __all__ = [
     "FreezeOptions",
     "GameOptions",
     "GradientOptions",
+    "PPOOptions",
     "PaceOptions",
     "PartOptions",
     "PieceOptions",

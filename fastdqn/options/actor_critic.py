@@ -49,6 +49,63 @@ class A2COptions:
 
 
 @dataclass(frozen=True)
+class PPOOptions:
+    """Proximal policy optimisation. The defaults are Schulman et al.'s for Atari (2017, table 5), but for
+    4 epochs instead of 3, the clip, which stays, and a weight of the value that counts the squared error whole."""
+
+    learning_rate: float = 2.5e-4
+    """Step size of Adam at the start."""
+    learning_rate_decay: int | None = None
+    """Env steps over which the step size falls to 0, in a straight line; by default the whole run, to its limit
+    --max-env-steps, or never without one."""
+    adam_epsilon: float = 1e-5
+    """Adam's epsilon, added to the root of its second moment."""
+    gamma: float = 0.99
+    """Discount of future rewards for each env step."""
+    trace_decay: float = 0.95
+    """Lambda of generalised advantage estimation (Schulman et al. 2016)."""
+    rollout_steps: int = 128
+    """Steps of each game between two sets of updates."""
+    epochs: int = 4
+    """Times that each sample is learnt from."""
+    batch_size: int = 256
+    """Samples of an update."""
+    clip: float = 0.1
+    """How far the probability of an action may move, as a share, before nothing more is gained by it."""
+    entropy_weight: float = 0.01
+    """Weight of the entropy of the policy in the loss."""
+    value_weight: float = 0.5
+    """Weight of the squared error of the value in the loss."""
+    max_norm: float = 0.5
+    """Gradients are clipped to this norm."""
+
+    def check(self) -> None:
+        """Raise UserError for a value out of range."""
+        above_zero(self.learning_rate, "--learning-rate")
+        at_least(self.learning_rate_decay, 1, "--learning-rate-decay")
+        above_zero(self.adam_epsilon, "--adam-epsilon")
+        between(self.gamma, 0.0, 1.0, "--gamma")
+        between(self.trace_decay, 0.0, 1.0, "--trace-decay")
+        at_least(self.rollout_steps, 1, "--rollout-steps")
+        at_least(self.epochs, 1, "--epochs")
+        at_least(self.batch_size, 1, "--batch-size")
+        above_zero(self.clip, "--clip")
+        at_least(self.entropy_weight, 0.0, "--entropy-weight")
+        at_least(self.value_weight, 0.0, "--value-weight")
+        above_zero(self.max_norm, "--max-norm")
+
+    def describe(self) -> str:
+        """Return one line that says what is learnt from."""
+        over = self.learning_rate_decay
+        rate = f"{self.learning_rate:g}{'' if over is None else f' falling to 0 over {over:,} env steps'}"
+        return (
+            f"learns by proximal policy optimisation: Adam {rate}, {self.rollout_steps} steps of each "
+            f"game, {self.epochs} epochs in batches of {self.batch_size}, clip {self.clip:g}, lambda "
+            f"{self.trace_decay:g}, gamma {self.gamma:g}, entropy {self.entropy_weight:g}"
+        )
+
+
+@dataclass(frozen=True)
 class PieceOptions:
     """The samples of an update."""
 
@@ -146,6 +203,17 @@ ACTOR_CRITICS: Mapping[str, ActorCriticPreset] = {
             **_GAMES,
             "run": {"max_env_steps": 500_000, "stop_score": 195.0},
             "a2c": {"n_step": 16, "adam_epsilon": 1e-5, "max_norm": 0.5},
+            # rl-baselines3-zoo, hyperparams/ppo.yml, but for a clip that stays
+            "ppo": {
+                "learning_rate": 1e-3,
+                "gamma": 0.98,
+                "trace_decay": 0.8,
+                "rollout_steps": 32,
+                "epochs": 20,
+                "batch_size": 256,
+                "clip": 0.2,
+                "entropy_weight": 0.0,
+            },
         },
     ),
 }

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from fastdqn.errors import UserError
-from fastdqn.options.actor_critic import A2COptions, GradientOptions, PieceOptions, PlayersOptions
+from fastdqn.options.actor_critic import A2COptions, GradientOptions, PieceOptions, PlayersOptions, PPOOptions
 from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions, UpdateOptions
 from fastdqn.options.fields import changes_learning
 from fastdqn.options.game import GameOptions, PlayerOptions, VectorOptions
@@ -40,6 +40,7 @@ class Groups:
     series: SeriesOptions | None = None
     freeze: FreezeOptions | None = None
     a2c: A2COptions | None = None
+    ppo: PPOOptions | None = None
     pieces: PieceOptions | None = None
     gradients: GradientOptions | None = None
     players: PlayersOptions | None = None
@@ -65,6 +66,11 @@ class Groups:
             self._check_returns(self.returns, dqn)
         if self.agent is not None and self.agent.gradient_threads > 1:
             self._check_gradient_threads(self.agent.gradient_threads, steps, dqn)
+
+    @property
+    def actor_critic(self) -> bool:
+        """Whether what is learnt is a policy and its value."""
+        return self.a2c is not None or self.ppo is not None
 
     @property
     def shares(self) -> int:

@@ -125,7 +125,7 @@ def with_names(
     """
     groups, preset = groups_of(options), preset_for(name, rom)
     options = changed(options, {"game": {"name": name}})
-    if groups.a2c is not None:
+    if groups.actor_critic:
         for changes in actor_critic_changes(rom, elsewhere=groups.players is not None):
             options = changed(options, changes)
         return options

@@ -26,6 +26,7 @@ from fastdqn.envs.build import Wrappers, build_env, spaces_of
 from fastdqn.envs.scores import human_normalised
 from fastdqn.envs.vector import check_num_envs
 from fastdqn.errors import UserError
+from fastdqn.options.actor_critic import A2COptions
 from fastdqn.options.dqn import DQNOptions
 from fastdqn.options.game import PRESENTATIONS, GameOptions
 from fastdqn.options.groups import Groups, options_from
@@ -139,7 +140,7 @@ def load_agent(run: Path, device: torch.device, own_game: str | None = None) -> 
     config = read_config(run)
     weights = read_weights(run)
     options = options_from(Groups, config)
-    if options.dqn is None and options.a2c is None:
+    if options.dqn is None and not options.actor_critic:
         raise UserError(f"The run {run} has trained no agent known here: {config['script']} is not evaluated.")
     games.refuse_code(run, options.game.name, own_game)
     wrappers = next((known for known in get_args(Wrappers) if known == config["wrappers"]), None)
@@ -271,8 +272,8 @@ def _learner_of(
     options: Groups, shape: tuple[int, ...], num_actions: int, device: torch.device
 ) -> DQNLearner | A2CLearner:
     seeds, groups = seeds_of(options.run.seed), (options.update, options.agent, options.parts)
-    if options.a2c is not None:
-        return build_actor_critic.build_learner(seeds, options.a2c, shape, num_actions, device)
+    if options.actor_critic:
+        return build_actor_critic.build_learner(seeds, options.a2c or A2COptions(), shape, num_actions, device)
     channels, height, width = shape
     dqn = options.dqn or DQNOptions()
     return build_learner(seeds, dqn, (channels, height, width), num_actions, device, PLAIN, *groups)

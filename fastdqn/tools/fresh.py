@@ -73,7 +73,7 @@ def play_fresh(run: Run) -> None:
                 continue
             count = one.games or run.options.fresh_games
             noisy = agent.options.parts is not None and agent.options.parts.noisy
-            chance = noisy or agent.options.a2c is not None  # of its own
+            chance = noisy or agent.options.actor_critic  # of its own
             epsilon = 0.0 if chance and one.protocol == "training" else one.epsilon
             score = _played(agent, one, count, epsilon, seed + number, console)
             if score.stopped:

@@ -14,6 +14,7 @@ from gymnasium.spaces import Box, Discrete
 
 from fastdqn.algorithms.a2c import Policy
 from fastdqn.algorithms.pieces import PiecePlayer
+from fastdqn.algorithms.rollouts import RolloutPlayer
 from fastdqn.envs import games
 from fastdqn.envs.build import bare_env, build_env
 from fastdqn.envs.many import build_games
@@ -117,6 +118,24 @@ def test_pieces_have_the_returns_of_each_env_step() -> None:
     assert piece.env_steps == 6
     assert [end.score for end in piece.episodes] == [9.0, 21.0]
     assert player.piece().obs[:, 0].tolist() == [9, 10, 11, 13, 14, 15]
+
+
+@pytest.mark.usefixtures("registered")
+def test_rollouts_have_the_advantages_of_each_env_step() -> None:
+    """With a value of 100, gamma 1/2 and lambda 0: r - 50 where a game goes on or was truncated, r - 100 at an end."""
+    policy = Policy(Fixed(), torch.Generator().manual_seed(0))
+    player = RolloutPlayer(many("StairsToy-v0", 1), GameVectors(1, 1, 0.5), policy, 9, 0.5, 0.0)
+    rollout = player.rollout()
+    samples = rollout.samples
+    assert samples.obs[:, 0].tolist() == [1, 2, 3, 5, 6, 7, 9]  # rows of resets are no samples
+    assert samples.advantage.tolist() == [2 - 50, 3 - 50, 4 - 50, 6 - 50, 7 - 50, 8 - 100, 10 - 50]
+    torch.testing.assert_close(samples.target, samples.advantage + 100)
+    torch.testing.assert_close(samples.log_probability, torch.full((7,), 0.5).log())
+    assert (rollout.env_steps, [end.score for end in rollout.episodes]) == (7, [9.0, 21.0])
+    player = RolloutPlayer(many("StairsToy-v0", 1), GameVectors(1, 1, 0.5), policy, 9, 0.5, 1.0)
+    first = [2 + 0.5 * 3 + 0.25 * 4 + 0.125 * 100, 3 + 0.5 * 4 + 25, 4 + 50]
+    second = [6 + 0.5 * 7 + 0.25 * 8, 7 + 0.5 * 8, 8]
+    assert player.rollout().samples.target.tolist() == [*first, *second, 60.0]
 
 
 class Fixed(torch.nn.Module):

@@ -98,6 +98,26 @@ def test_20_resumes_bit_for_bit(tmp_path: Path, words: tuple[str, ...]) -> None:
     assert learnt(whole) == learnt(half)
 
 
+def test_41_repeats_and_resumes_bit_for_bit(tmp_path: Path) -> None:
+    words = (*CART, "--rollout-steps", "16", "--batch-size", "20", "--epochs", "2", "--learning-rate-decay", "400")
+    whole = train("41_ppo_ranks", tmp_path / "whole", *words, "--max-env-steps", "400")
+    assert learnt(whole) == learnt(train("41_ppo_ranks", tmp_path / "b", *words, "--max-env-steps", "400"))
+    half = train("41_ppo_ranks", tmp_path / "half", *words, "--max-env-steps", "200")
+    assert summary(half)["env_steps"] < 250
+    assert "the games continue where they were" in resume("41_ppo_ranks", half, "--max-env-steps", "400")
+    assert learnt(whole) == learnt(half)
+    assert summary(whole)["samples"] == 2 * summary(whole)["env_steps"]
+    done = fastdqn("evaluate", str(half), "--episodes", "2")
+    assert "2 games, " in done.stdout, done.stderr
+
+
+def test_41_runs_on_atari(tmp_path: Path) -> None:
+    words = ("--num-envs", "2", "--rollout-steps", "8", "--batch-size", "8", "--max-env-steps", "40", "--threads", "1")
+    result = summary(train("41_ppo_ranks", tmp_path, *words))
+    assert result["env_steps"] == 48
+    assert result["updates"] == 3 * 4 * 2
+
+
 @pytest.mark.parametrize("script", CREWS)
 def test_players_that_play_on_begin_new_games_when_resumed(tmp_path: Path, script: str) -> None:
     """The contract of 03: learner and counters continue, games begin anew, with other random numbers."""
@@ -149,6 +169,13 @@ def test_cartpole_is_solved(tmp_path: Path, script: str) -> None:
     result = summary(run)
     assert (result["solved"], result["reason"]) == (True, "solved")
     assert result["mean_100"] >= 195
+
+
+@pytest.mark.slow
+def test_cartpole_is_solved_by_ppo(tmp_path: Path) -> None:
+    """475, as CartPole-v1 asks."""
+    words = ("--game", "CartPole-v1", "--max-env-steps", "150000", "--stop-score", "475", "--threads", "1")
+    assert summary(train("41_ppo_ranks", tmp_path, *words))["solved"]
 
 
 @pytest.mark.slow

@@ -58,6 +58,29 @@ def a2c_losses(network: nn.Module, obs: Tensor, action: Tensor, returns: Tensor,
     return Losses(torch.as_tensor(policy), torch.as_tensor(value), torch.as_tensor(entropy))
 
 
+def ppo_losses(
+    network: nn.Module,
+    obs: Tensor,
+    action: Tensor,
+    returns: Tensor,
+    advantages: Tensor,
+    old_log_probability: Tensor,
+    clip: float,
+) -> Losses:
+    """The losses of stable_baselines3/ppo/ppo.py, sample by sample, with its normalised advantages."""
+    mean = sum(advantages.tolist()) / len(advantages)
+    deviation = math.sqrt(sum((a - mean) ** 2 for a in advantages.tolist()) / (len(advantages) - 1))
+    plain = a2c_losses(network, obs, action, returns, advantages)
+    policy = 0.0
+    for i in range(len(action)):
+        advantage = (float(advantages[i]) - mean) / (deviation + 1e-8)
+        log_probability = network(obs[i : i + 1])[0].log_softmax(dim=1)[0, int(action[i])]
+        ratio = torch.exp(log_probability - old_log_probability[i])
+        near = torch.clamp(ratio, 1 - clip, 1 + clip)
+        policy = policy - torch.min(advantage * ratio, advantage * near) / len(action)
+    return Losses(torch.as_tensor(policy), plain.value, plain.entropy)
+
+
 def clip_coefficient(gradients: Sequence[Tensor], max_norm: float) -> float:
     """What clip_grad_norm_ multiplies gradients with."""
     norm = math.sqrt(sum(float((gradient**2).sum()) for gradient in gradients))
