@@ -199,7 +199,6 @@ class Run:
         Args:
             step: what came of it.
             policy_lag: updates made since the actions were chosen.
-            values: the script's own.
         """
         self._lag, games = policy_lag, len(step.reset)
         with self.timed("logging"):
