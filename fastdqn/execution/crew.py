@@ -232,11 +232,14 @@ class Crew(NothingUnfinished):
     def load(self, state: Mapping[str, Any]) -> NDArray[np.bool_]:
         """Let the players continue from there; return which games of all begin anew."""
         states: list[Any] = state["players"]
-        if len(states) == self.plan.players and self._wait_until_ready():
-            anew = self._asked([Request("load", pickle.dumps(one)) for one in states])
-            if anew is not None:
-                return np.concatenate(anew)
-        return np.ones(self.at_once, bool)
+        if len(states) != self.plan.players:
+            return np.ones(self.at_once, bool)
+        requests = [Request("load", pickle.dumps(one)) for one in states]
+        anew = self._asked(requests) if self._wait_until_ready() else None
+        if anew is not None:
+            return np.concatenate(anew)
+        self._state = {"players": states}  # a signal ends the run before it goes on: nothing is lost
+        return np.zeros(self.at_once, bool)
 
     def ask(self, player: int, request: Request) -> None:
         """Ask something of one player."""

@@ -83,6 +83,15 @@ def test_players_that_wait_are_continued() -> None:
         assert who(players.take(2)) == [(0, 3), (1, 3)]
 
 
+def test_a_signal_while_players_begin_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = {"players": [{"count": 2}, {"count": 2}]}
+    with Experience(plan_of(2, synchronous=True), weights_of(network())) as players:
+        monkeypatch.setattr(process, "_first", 2)
+        assert not players.load(state).any()
+        assert players.take(2) == []
+    assert players.state() == state
+
+
 def test_players_that_play_on_begin_anew() -> None:
     with Experience(plan_of(2), weights_of(network())) as players:
         players.take(4)
