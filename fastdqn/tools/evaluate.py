@@ -140,6 +140,11 @@ def load_agent(run: Path, device: torch.device, own_game: str | None = None) -> 
     if options.dqn is None:
         raise UserError(f"The run {run} has trained no DQN agent: {config['script']} is not evaluated here.")
     games.refuse_code(run, options.game.name, own_game)
+    if own_game not in (None, options.game.name) and not games.is_custom(own_game or ""):
+        raise UserError(
+            f"The run {run} plays {options.game.name}, not {own_game}: --game repeats the name of an environment of "
+            "one's own, and is left out otherwise."
+        )
     wrappers = next((known for known in get_args(Wrappers) if known == config["wrappers"]), None)
     shape, num_actions = spaces_of(build_env(options.game, wrappers or "opencv", side_of(options)))
     seeds, groups = seeds_of(options.run.seed), (options.update, options.agent, options.parts)

@@ -175,7 +175,7 @@ def test_with_priorities_a_transition_begins_with_its_error_and_is_drawn_by_it()
 @pytest.mark.parametrize(
     ("dqn", "agent", "said"),
     [
-        (DQNOptions(n_step=3), AgentOptions(), "--n-step contradicts --trace-decay 0.9"),
+        (DQNOptions(n_step=3), AgentOptions(), "--n-step contradicts --trace-decay 0.9.*; --trace-decay None turns"),
         (DQNOptions(double=True), AgentOptions(), "--double contradicts --trace-decay 0.9"),
         (DQNOptions(), AgentOptions(target_average=0.1), "--target-average and --act-with target go together"),
         (DQNOptions(), AgentOptions(act_with="target"), "--target-average and --act-with target go together"),
