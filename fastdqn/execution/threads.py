@@ -23,15 +23,15 @@ class Threads:
         obs_shape: (C, H, W) of what it observes.
         num_actions: A.
         batch_size: B, transitions that it learns from at a time.
-        num_envs: N, observations that it acts on at a time.
+        evaluated: numbers of observations whose values are computed at a time, N of the games and any others.
     """
 
     def __init__(
-        self, learner: Replicable, obs_shape: tuple[int, int, int], num_actions: int, batch_size: int, num_envs: int
+        self, learner: Replicable, obs_shape: tuple[int, int, int], num_actions: int, batch_size: int, *evaluated: int
     ) -> None:
         self._count = torch.get_num_threads() if learner.device.type == "cpu" else 1
         self._learner = learner
-        self._shapes, self._num_envs = (obs_shape, num_actions, batch_size), num_envs
+        self._shapes, self._evaluated = (obs_shape, num_actions, batch_size), evaluated
         self._same: bool | None = None
 
     def share(self, crowded: bool) -> None:
@@ -46,16 +46,15 @@ class Threads:
 
     def _same_bits(self) -> bool:
         replica, batch = self._learner.replica(1), _random_batch(*self._shapes)
-        seen = _random_batch(*self._shapes[:2], self._num_envs).obs
+        seen = [_random_batch(*self._shapes[:2], count).obs for count in self._evaluated]
         found: list[list[torch.Tensor]] = []
         for count in (1, self._count):
             torch.set_num_threads(count)
             replica.noise.manual_seed(0)
             metrics = replica.gradient(replica.group, batch)
             gradients = [parameter.grad.clone() for parameter in replica.group.parameters]
-            values = torch.empty(self._num_envs)
-            actions = replica.greedy(seen, values)
-            found.append([*gradients, *metrics.scalars.values(), metrics.priority, values, actions])
+            values = [replica.acting_values(obs) for obs in seen]
+            found.append([*gradients, *metrics.scalars.values(), metrics.priority, *values])
         return all(torch.equal(one, other) for one, other in zip(*found, strict=True))
 
 
