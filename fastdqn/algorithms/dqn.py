@@ -138,12 +138,16 @@ class DQNLearner(NothingUnfinished):
         """Return the actions (N,) of largest value for (N, C, H, W), with the noise that there is; write these values
         to `largest`, (N,), if it is given.
         """
+        values = self.acting_values(obs)
+        if largest is not None:
+            largest.copy_(values.amax(dim=1))
+        return values.argmax(dim=1)
+
+    def acting_values(self, obs: Tensor) -> Tensor:
+        """Return the values (N, A) float32 of (N, C, H, W) by the network that plays, with the noise that there is."""
         self._keep_up()
         with torch.no_grad():
-            values = self.objective.values(self._outputs(self._actor, obs))
-            if largest is not None:
-                largest.copy_(values.amax(dim=1))
-            return values.argmax(dim=1)
+            return self.objective.values(self._outputs(self._actor, obs))
 
     def values(self, obs: Tensor) -> Tensor:
         """Return the online network's values, float32 (B, A), for uint8 (B, C, H, W), as the update computes them."""

@@ -84,7 +84,7 @@ class Groups:
         for option in [option for option, on in beside.items() if on]:
             raise UserError(
                 f"{option} contradicts --trace-decay {returns.trace_decay:g}, which learns lambda-returns without a "
-                "target network."
+                "target network; --trace-decay None turns them off."
             )
         if (agent.target_average is None) != (agent.act_with == "online"):
             raise UserError(

@@ -106,15 +106,20 @@ class ReturnOptions:
     step, 1 for whole games. There is no target network then. By default none: n-step returns and a target network."""
     block_steps: int = 64
     """Env steps of each game after which their returns are computed."""
+    refresh_env_steps: int | None = None
+    """Env steps after which all returns in the replay are computed anew, with the network that plays then (Daley &
+    Amato 2019); a longer replay pays then. By default never."""
 
     def check(self) -> None:
         """Raise UserError for a value out of range."""
         between(self.trace_decay, 0.0, 1.0, "--trace-decay")
         at_least(self.block_steps, 1, "--block-steps")
+        at_least(self.refresh_env_steps, 1, "--refresh-env-steps")
 
     def describe(self) -> str:
         """Return a few words about the returns that are learnt."""
-        return f"lambda-returns ({self.trace_decay:g}, blocks of {self.block_steps} env steps a game)"
+        anew = "" if self.refresh_env_steps is None else f", anew every {self.refresh_env_steps:,} env steps"
+        return f"lambda-returns ({self.trace_decay:g}, blocks of {self.block_steps} env steps a game{anew})"
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,7 @@ class PrioritizedReplay:
             self.priorities.fill(self.frames.row(gone)[0], self._zeros)
         for time in range(self._filled, complete + 1):
             begin, real = self.frames.row(time)
-            errors = self.frames.errors(begin)
+            errors = self.frames.errors(begin, begin + len(real))
             self.priorities.fill(begin, real * (self._largest() if errors is None else self._priority(errors)))
         self._filled = max(0, complete + 1)
 
@@ -135,6 +135,13 @@ class PrioritizedReplay:
         if batch.slot is None:
             raise ValueError("the batch does not say where its transitions are kept: it was drawn from another replay")
         self.priorities.put(batch.slot, self._priority(priority.to(self.device)))
+
+    def renew(self) -> None:
+        """Let the priorities of all that can be drawn follow from the errors as the frames know them now, if they do."""
+        errors = self.frames.errors(0, self.frames.size)
+        if errors is not None:
+            leaves = self.priorities.leaves()
+            self.priorities.fill(0, torch.where(leaves > 0, self._priority(errors), leaves))
 
     def spread(self) -> dict[str, float]:
         """Return how far apart the priorities are: their smallest, median and largest; waits for the device."""

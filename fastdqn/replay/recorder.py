@@ -72,6 +72,14 @@ class Recorder:
         """Where the replay wants the largest values of the newest observations, (N,); None if it does not."""
         return None if self._returns is None else self._returns.values
 
+    def refresh(self, evaluate: Callable[[Tensor], Tensor]) -> None:
+        """Compute stored returns anew, if that is due, by the values (B, A) that `evaluate` gives for (B, C, H, W)."""
+        if self._returns is None or not self._returns.stale:
+            return
+        self._returns.refresh(evaluate)
+        if isinstance(self.replay, PrioritizedReplay):
+            self.replay.renew()
+
     def _note(self) -> None:
         if self._returns is not None:
             self._returns.note()

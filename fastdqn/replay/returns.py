@@ -13,6 +13,8 @@ from torch import Tensor
 from fastdqn.replay.ring import FrameReplay
 from fastdqn.types import Batch, Frame
 
+AT_ONCE = 256
+"""Observations whose values are computed at a time."""
 
 class ReturnReplay(FrameReplay):
     """A frame replay that hands out lambda-returns to learn, instead of rewards and what was seen after them.
@@ -24,11 +26,12 @@ class ReturnReplay(FrameReplay):
     for the blocks of their cache. Where an episode was truncated, and at the end of a block, the return is
     r_t + gamma * max_a Q(s_t+1, a); where it terminated, r_t.
 
-    They grow old with their transitions, so a short replay suits them.
+    They grow old with their transitions, so a short replay suits them, or a `refresh` now and then.
 
     Args:
         decay: lambda; 0 is one-step Q-learning.
         block: rows, steps of all games, in a block.
+        every: rows after which a refresh is due; None for never.
         capacity, num_envs, frame_shape, stack, gamma, device, seed, channels_last, newest: as of a frame replay.
     """
 
@@ -36,6 +39,7 @@ class ReturnReplay(FrameReplay):
         self,
         decay: float,
         block: int,
+        every: int | None,
         capacity: int,
         num_envs: int,
         frame_shape: tuple[int, int],
@@ -49,23 +53,52 @@ class ReturnReplay(FrameReplay):
         super().__init__(capacity, num_envs, frame_shape, stack, 1, gamma, device, seed, channels_last, newest)
         self.values = torch.zeros(num_envs, device=self.learner_device)
         """(N,) float32: the largest values of the newest observations, to be written by whoever evaluates them."""
-        self._decay, self._gamma, self._block = decay, gamma, block
-        self._value = torch.zeros(self.size, device=self.device)
+        self._decay, self._gamma, self._block, self._every = decay, gamma, block, every
+        self._value = torch.zeros(self.size, device=self.device)  # the largest of an observation
+        self._taken = torch.zeros(self.size, device=self.device)  # of the action that was taken, as far as it is known
         self._return = torch.zeros(self.size, device=self.device)
         self._known = torch.zeros((), dtype=torch.int64, device=self.device)  # rows with returns
         self._host_known = 0
+        self._refreshed = 0  # the newest row when all returns were computed anew
 
     def reset(self, frames: Frame) -> None:
         """Begin with the games' first frames, (N, H, W) uint8."""
         super().reset(frames)
-        self._know(0)
+        self._forget()
 
     def note(self) -> None:
         """Keep `values` as those of the observations stored last; to be called before the step that follows them."""
         begin, _ = self.row(self._host_head)
-        self._value[begin : begin + self.num_envs] = self.values.to(self.device)
+        for told in (self._value, self._taken):
+            told[begin : begin + self.num_envs] = self.values.to(self.device)
         if self._host_head - self._host_known >= self._block:
-            self._look_back()
+            self._look_back(self._host_head, self._host_known)
+            self._know(self._host_head)
+
+    @property
+    def stale(self) -> bool:
+        """Whether a refresh is due."""
+        return self._every is not None and self._host_head - self._refreshed >= self._every
+
+    def refresh(self, evaluate: Callable[[Tensor], Tensor]) -> None:
+        """Compute the values of all observations anew, and all known returns from these (Daley & Amato 2019, section
+        3.2), now without an end at each block.
+
+        Args:
+            evaluate: returns the values (B, A) float32 of observations (B, C, H, W), at most `AT_ONCE` of them.
+        """
+        oldest, newest = max(0, self._host_head - self._reach), self._host_known
+        if newest > oldest:
+            first, count = oldest * self.num_envs, (newest + 1 - oldest) * self.num_envs
+            for begin in range(first, first + count, AT_ONCE):
+                place = torch.arange(begin, min(begin + AT_ONCE, first + count), device=self.device)
+                time, game = place // self.num_envs, place % self.num_envs
+                obs, action = self.seen(time, game)
+                values, slots = evaluate(obs), self.slots(time, game)
+                self._value[slots] = values.amax(dim=1).to(self.device)
+                self._taken[slots] = values.gather(1, action.unsqueeze(1)).squeeze(1).to(self.device)
+            self._look_back(newest, oldest)
+        self._refreshed = self._host_head
 
     def starts(self) -> tuple[int, int]:
         """Return the row that the last step put out of reach and the last one of a block that is over."""
@@ -79,20 +112,23 @@ class ReturnReplay(FrameReplay):
         returns = self._return[self.slots(time, game)].to(self.learner_device)
         return Batch(obs, action, returns, torch.zeros_like(returns), obs)
 
-    def errors(self, begin: int) -> Tensor:
-        """Return how far the values of a row's observations were from their returns, (N,) >= 0."""
-        place = slice(begin, begin + self.num_envs)
-        return (self._return[place] - self._value[place]).abs()
+    def errors(self, begin: int, end: int) -> Tensor:
+        """Return how far the values of what was done are from its returns, (end - begin,) >= 0, as far as they are
+        known: between two refreshes an action that was explored counts as the one of largest value.
+        """
+        return (self._return[begin:end] - self._taken[begin:end]).abs()
 
     def state(self) -> dict[str, Any]:
         """Return everything that is stored, as a frame replay does, and which returns are known."""
-        return {**super().state(), "values": self.values.cpu().clone(), "known": self._host_known}
+        mine = {"values": self.values.cpu().clone(), "known": self._host_known, "refreshed": self._refreshed}
+        return {**super().state(), **mine}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Hold what a replay of the same size held."""
         super().load(state)
         self.values.copy_(state["values"])
         self._know(int(state["known"]))
+        self._refreshed = int(state["refreshed"])
 
     def discard(self, envs: NDArray[np.bool_] | None) -> None:
         """Let the newest transition of these games, (N,), be the last before a truncation; with None, begin with the
@@ -100,10 +136,10 @@ class ReturnReplay(FrameReplay):
         """
         super().discard(envs)
         if envs is None:
-            self._know(0)
+            self._forget()
 
     def _small(self) -> dict[str, Tensor]:
-        return {**super()._small(), "value": self._value, "return": self._return}
+        return {**super()._small(), "value": self._value, "taken": self._taken, "return": self._return}
 
     def _end(self) -> Tensor:
         return self._known
@@ -112,15 +148,18 @@ class ReturnReplay(FrameReplay):
         self._host_known = rows
         self._known.fill_(rows)
 
-    def _look_back(self) -> None:
-        """Compute the returns of the rows from the last block's end up to, but without, the newest one."""
-        after, _ = self.row(self._host_head)
+    def _forget(self) -> None:
+        self._know(0)
+        self._refreshed = 0
+
+    def _look_back(self, newest: int, oldest: int) -> None:
+        """Compute the returns of the rows from `oldest` up to, but without, `newest`, whose values are the last."""
+        after, _ = self.row(newest)
         value = returns = self._value[after : after + self.num_envs]
-        for time in range(self._host_head - 1, self._host_known - 1, -1):
+        for time in range(newest - 1, oldest - 1, -1):
             begin, _ = self.row(time)
             place = slice(begin, begin + self.num_envs)
             ahead = torch.where(self._ended[place], value, torch.lerp(value, returns, self._decay))
             returns = self._reward[place] + self._gamma * ahead.masked_fill(self._terminated[place], 0.0)
             self._return[place] = returns
             value = self._value[place]
-        self._know(self._host_head)

@@ -253,8 +253,8 @@ class FrameReplay:
         """Return the observations (B, C, H, W) of rows and games, int64 (B,) each, and the actions (B,) taken then."""
         return self._gather(time, game), self._action[self.slots(time, game)].to(self.learner_device, torch.int64)
 
-    def errors(self, begin: int) -> Tensor | None:
-        """Return how wrong the values of a row's observations were, (N,) >= 0, if that is known."""
+    def errors(self, begin: int, end: int) -> Tensor | None:
+        """Return how wrong the values of these slots are, (end - begin,) >= 0, if that is known."""
 
     def starts(self) -> tuple[int, int]:
         """Return the row that the last step put out of reach and the row whose windows it completed, counted since the

@@ -1,14 +1,13 @@
 """Checkpoint files: everything that a run needs to resume exactly where it was, in one file.
 
-A file is a line of JSON (what it is, how long, its checksum) and then the parts' states as `torch.save` writes them, to
-be read with `weights_only`. It is written beside its place and moved there when it is whole, and the one before it is
-kept, so that whatever kills a run leaves a good one.
+A file is a line of JSON (what it is, how long, its checksum) and then the parts' states, in JSON and safetensors
+(fastdqn/runs/body.py). It is written beside its place and moved there when it is whole, and the one before it is kept,
+so that whatever kills a run leaves a good one.
 """
 
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import os
 import re
@@ -19,13 +18,12 @@ from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-import torch
-
 from fastdqn.errors import RunError, UserError
+from fastdqn.runs.body import from_bytes, to_bytes
 from fastdqn.runs.folder import read_config, version, write_whole
 from fastdqn.states import abandon, fetched
 
-FORMAT = 3
+FORMAT = 4
 """Of the file; any other is refused."""
 FOLDER = "checkpoints"
 _MAGIC = "fastdqn checkpoint"
@@ -117,9 +115,7 @@ class Checkpoints:
 
     def _write(self, env_steps: int, states: dict[str, Any]) -> tuple[Path, int]:
         about = {**self._about, "env_steps": env_steps}
-        body = io.BytesIO()
-        torch.save({**states, "about": json.dumps(about)}, body)
-        data = body.getbuffer()
+        data = to_bytes({**states, "about": json.dumps(about)})
         header = {
             "what": _MAGIC,
             "format": FORMAT,
@@ -245,7 +241,7 @@ def read(header: Header) -> dict[str, Any]:
         why = f"it has {len(data):,} of {header.size:,} bytes" if len(data) != header.size else "its checksum is wrong"
         raise UserError(f"The checkpoint {path} is damaged: {why}{_other(path)}.")
     try:
-        states: dict[str, Any] = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+        states = from_bytes(data)
         about: dict[str, Any] = json.loads(states.pop("about"))
     except Exception as error:  # whatever its bytes make of the readers of others
         raise UserError(

@@ -143,6 +143,11 @@ def load_agent(run: Path, device: torch.device, own_game: str | None = None) -> 
     if options.dqn is None and not options.actor_critic:
         raise UserError(f"The run {run} has trained no agent known here: {config['script']} is not evaluated.")
     games.refuse_code(run, options.game.name, own_game)
+    if own_game not in (None, options.game.name) and not games.is_custom(own_game or ""):
+        raise UserError(
+            f"The run {run} plays {options.game.name}, not {own_game}: --game repeats the name of an environment of "
+            "one's own, and is left out otherwise."
+        )
     wrappers = next((known for known in get_args(Wrappers) if known == config["wrappers"]), None)
     shape, num_actions = spaces_of(build_env(options.game, wrappers or "opencv", side_of(options)))
     learner = _learner_of(options, shape, num_actions, device)

@@ -6,6 +6,7 @@ A run stops at the first moment at which its last 100 games are good enough, so 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -16,7 +17,7 @@ from fastdqn import process, terminal
 from fastdqn.envs import games
 from fastdqn.errors import UserError
 from fastdqn.options.run import STOP_EPSILON
-from fastdqn.runs.folder import saving, write_json
+from fastdqn.runs.folder import hold, let_go, saving, write_json
 from fastdqn.runs.run import Run
 from fastdqn.seeds import as_int, seeds_of
 from fastdqn.tools.evaluate import PROTOCOLS, Agent, Score, evaluate, load_agent
@@ -62,6 +63,22 @@ def play_fresh(run: Run) -> None:
     torch.set_num_threads(process.cores())
     console = terminal.console()
     try:
+        with saving(run.folder):
+            lock = hold(run.folder)  # another process may resume it meanwhile
+    except UserError as error:
+        console.print(f"no fresh games: {error}", soft_wrap=True)
+        return
+    try:
+        _play(run, left, summary, console)
+        with saving(run.folder):
+            write_json(path, summary)
+    finally:
+        let_go(run.folder, lock)
+
+
+def _play(run: Run, left: Sequence[Examination], summary: dict[str, Any], console: Console) -> None:
+    """Play what is left of the examinations, and write their means into `summary`."""
+    try:
         agent = load_agent(run.folder, run.device, run.game)
     except UserError as error:  # what is learnt is no agent that can be evaluated
         console.print(f"no fresh games: {error}", soft_wrap=True)
@@ -89,8 +106,6 @@ def play_fresh(run: Run) -> None:
             if number == 0:
                 summary["confirmed"] = confirms(score, run.options.stop_score)
             console.print(_said(one, epsilon, found, summary["confirmed"]), soft_wrap=True)
-    with saving(run.folder):
-        write_json(path, summary)
 
 
 def confirms(score: Score, stop_score: float | None) -> bool:

@@ -11,8 +11,9 @@ import torch
 
 from fastdqn.algorithms.dqn import DQNLearner
 from fastdqn.execution.devices import has_bf16
-from fastdqn.execution.threads import Threads
+from fastdqn.execution.threads import TRIALS, Threads
 from fastdqn.options.groups import Groups
+from fastdqn.replay.returns import AT_ONCE
 from fastdqn.runs.neighbours import Neighbours
 from fastdqn.types import Metrics
 from tests.helpers.learners import CPU, FAST, SHAPE, learner_from, random_batch
@@ -66,29 +67,47 @@ def test_one_thread_stays_one() -> None:
 @pytest.mark.skipif(not has_bf16(CPU), reason="this processor has no bf16")
 @pytest.mark.parametrize("size", [16, 32, 128])
 def test_bf16_has_the_same_bits(size: int) -> None:
-    threads = Threads(learner_from(Groups(), form=BF16), SHAPE, 6, size, 16)
+    threads = Threads(learner_from(Groups(), form=BF16), SHAPE, 6, size, 16, AT_ONCE)
     threads.share(True)
     assert torch.get_num_threads() == 1
+
+
+def test_one_batch_of_many_that_differs_keeps_the_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounded to bf16, sums in another order are often the same."""
+    asked: list[int] = []
+
+    def values(_: DQNLearner, obs: torch.Tensor) -> torch.Tensor:
+        asked.append(len(obs))
+        return torch.full((len(obs), 6), float(len(asked) == 2 * TRIALS))
+
+    learner = learner_from(Groups())
+    monkeypatch.setattr(DQNLearner, "acting_values", values)
+    monkeypatch.setattr(DQNLearner, "gradient", lambda *_: Metrics({}, torch.zeros(())))
+    for parameter in learner.group.parameters:
+        parameter.grad = torch.zeros_like(parameter)
+    monkeypatch.setattr(learner, "replica", lambda _: learner)
+    assert not Threads(learner, SHAPE, 6, 8, 3)._same_bits()
+    assert len(asked) == 2 * TRIALS
 
 
 def test_values_of_actions_that_differ_keep_the_number(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lambda-returns are made of them."""
 
-    def greedy(_: DQNLearner, obs: torch.Tensor, largest: torch.Tensor) -> torch.Tensor:
-        assert len(obs) == len(largest) == 3
-        return largest.fill_(1.0 / torch.get_num_threads()).to(torch.int64)
+    asked: list[int] = []
+
+    def values(_: DQNLearner, obs: torch.Tensor) -> torch.Tensor:
+        asked.append(len(obs))
+        return torch.full((len(obs), 6), 1.0 / torch.get_num_threads() if len(obs) == 5 else 0.0)
 
     monkeypatch.setattr(DQNLearner, "gradient", lambda *_: Metrics({}, torch.zeros(())))
     learner = learner_from(Groups())
     for parameter in learner.group.parameters:
         parameter.grad = torch.zeros_like(parameter)
     monkeypatch.setattr(learner, "replica", lambda _: learner)
-    threads = Threads(learner, SHAPE, 6, 8, 3)
-    with monkeypatch.context() as same:
-        same.setattr(DQNLearner, "greedy", lambda _, obs, largest: largest.zero_())
-        assert threads._same_bits()
-    monkeypatch.setattr(DQNLearner, "greedy", greedy)
-    assert not threads._same_bits()
+    monkeypatch.setattr(DQNLearner, "acting_values", values)
+    assert Threads(learner, SHAPE, 6, 8, 3)._same_bits()
+    assert not Threads(learner, SHAPE, 6, 8, 3, 5)._same_bits()
+    assert asked == [3, 3] * TRIALS + [3, 5, 3, 5]
 
 
 def test_the_learner_is_not_touched_by_the_trial() -> None:

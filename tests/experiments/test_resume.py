@@ -65,7 +65,7 @@ def same(left: Any, right: Any, path: str = "") -> None:
         assert left == right, path
 
 
-RETURNS = ("--n-step", "1", "--trace-decay", "0.8", "--block-steps", "5")
+RETURNS = ("--n-step", "1", "--trace-decay", "0.8", "--block-steps", "5", "--refresh-env-steps", "40")
 AVERAGE = ("--prioritized", "--importance-decay", "260", "--target-average", "0.1", "--act-with", "target")
 
 

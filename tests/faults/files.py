@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import random
 import shutil
 import subprocess
 import sys
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import safetensors.torch
 import torch
 
+from fastdqn.runs.body import to_bytes
 from tests.faults.table import SETTINGS, Row, Tally, a_sentence, script, try_all, whole_run
+from tests.helpers.checkpoints import put_together, say_of_itself, taken_apart
 from tests.helpers.scripts import ROOT
 
 OFTEN = ("--checkpoint-env-steps", "50")
@@ -79,15 +80,9 @@ def odd_checkpoints(folder: Path, count: int) -> Tally:
     def trial(number: int, change: Callable[[dict[str, Any], dict[str, Any]], bytes | None]) -> str | None:
         run = Path(shutil.copytree(whole, folder / f"{number}"))
         for path in run.glob("checkpoints/*.checkpoint"):
-            line, _, data = path.read_bytes().partition(b"\n")
-            header, states = json.loads(line), torch.load(io.BytesIO(data), weights_only=True)
+            header, states = taken_apart(path)
             made = change(header, states)
-            if made is None:
-                body = io.BytesIO()
-                torch.save(states, body)
-                made = body.getvalue()
-            header |= {"size": len(made), "crc32": zlib.crc32(made)}
-            path.write_bytes(json.dumps(header).encode() + b"\n" + made)
+            put_together(path, header, to_bytes(states) if made is None else made)
         wrong = a_sentence(script("--resume", str(run), "--max-env-steps", "200"), (2,))
         return f"odd checkpoint {number}: {wrong}" if wrong else None
 
@@ -118,12 +113,6 @@ def _bytes(data: bytes) -> Callable[[dict[str, Any], dict[str, Any]], bytes]:
     return lambda _header, _states: data
 
 
-def _saved(value: Any) -> bytes:
-    body = io.BytesIO()
-    torch.save(value, body)
-    return body.getvalue()
-
-
 _ODD: Sequence[Callable[[dict[str, Any], dict[str, Any]], bytes | None]] = (
     _without("about"),
     _with("{", "about"),
@@ -147,8 +136,11 @@ _ODD: Sequence[Callable[[dict[str, Any], dict[str, Any]], bytes | None]] = (
     _bytes(b""),
     _bytes(b"PK\x03\x04" + bytes(200)),
     _bytes(b"\x80\x02."),
-    _bytes(_saved([1, 2, 3])),
-    _bytes(_saved(torch.zeros(3))),
+    _bytes(b"[" * 100_000 + b"\n"),
+    _bytes(b'["list", 1, 2]\n' + safetensors.torch.save({})),
+    _bytes(b'["dict", ["run", ["tensor", 7]]]\n' + safetensors.torch.save({"0": torch.zeros(3)})),
+    _bytes(b'["dict", ["run", ["module", "os"]]]\n' + safetensors.torch.save({})),
+    _bytes(b'["dict"]\n' + (2**60).to_bytes(8, "little") + b"{}"),
 )
 
 
@@ -186,15 +178,10 @@ def wild_options(folder: Path, count: int) -> Tally:
         said.setdefault(group, {})[name] = value
         (run / "config.json").write_text(json.dumps(said), encoding="utf-8")
         for path in run.glob("checkpoints/*.checkpoint"):
-            line, _, data = path.read_bytes().partition(b"\n")
-            header = json.loads(line) | {"config": said}
+            header = taken_apart(path)[0] | {"config": said}
             if (group, name) == ("game", "name"):
                 header["game"] = value
-            states = torch.load(io.BytesIO(data), weights_only=True)
-            about = {key: header[key] for key in ("script", "game", "config", "env_steps")}
-            made = _saved({**states, "about": json.dumps(about)})
-            header |= {"size": len(made), "crc32": zlib.crc32(made)}
-            path.write_bytes(json.dumps(header).encode() + b"\n" + made)
+            say_of_itself(path, header)
         wrong = _first_wrong(_used(run))
         return f"{group}.{name} = {str(value)[:30]!r}: {wrong}" if wrong else None
 
@@ -268,14 +255,9 @@ def _name_code(path: Path, name: str) -> None:
         said["game"]["name"] = name
         path.write_text(json.dumps(said), encoding="utf-8")
         return
-    line, _, data = path.read_bytes().partition(b"\n")
-    header = json.loads(line)
+    header = taken_apart(path)[0]
     header["config"]["game"]["name"] = header["game"] = name
-    states = torch.load(io.BytesIO(data), weights_only=True)
-    about = {key: header[key] for key in ("script", "game", "config", "env_steps")}
-    made = _saved({**states, "about": json.dumps(about)})
-    header |= {"size": len(made), "crc32": zlib.crc32(made)}
-    path.write_bytes(json.dumps(header).encode() + b"\n" + made)
+    say_of_itself(path, header)
 
 
 def _examined(folder: Path) -> Path:

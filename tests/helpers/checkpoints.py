@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import zlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fastdqn.runs.body import from_bytes, to_bytes
 from fastdqn.runs.checkpoint import Checkpoints, Saved, newest, read
 
 ABOUT = {"script": "09_cuda_graph", "game": "pong", "config": {"script": "09_cuda_graph"}}
@@ -24,3 +28,22 @@ def through_a_file(folder: Path, part: Any) -> dict[str, Any]:
     folder.mkdir(exist_ok=True, parents=True)
     saved(folder, {"part": part.state()})
     return read(newest(folder))["part"]
+
+
+def taken_apart(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the first line of a checkpoint, and its states with what they say of the run."""
+    line, _, data = path.read_bytes().partition(b"\n")
+    return json.loads(line), from_bytes(data)
+
+
+def put_together(path: Path, header: Mapping[str, Any], body: bytes) -> None:
+    """Write a checkpoint whose size and checksum are right, whatever it holds."""
+    line = json.dumps({**header, "size": len(body), "crc32": zlib.crc32(body)}).encode()
+    path.write_bytes(line + b"\n" + body)
+
+
+def say_of_itself(path: Path, header: Mapping[str, Any]) -> None:
+    """Let a checkpoint say this of itself, in its first line and within."""
+    _, states = taken_apart(path)
+    about = {key: header[key] for key in ("script", "game", "config", "env_steps")}
+    put_together(path, header, to_bytes({**states, "about": json.dumps(about)}))

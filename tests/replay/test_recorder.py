@@ -119,7 +119,7 @@ def test_it_continues_in_the_middle_of_a_pause() -> None:
 
 def test_each_observation_keeps_the_value_that_was_given_to_it_also_around_a_pause() -> None:
     """The value of an observation is its newest frame's number here."""
-    replay = ReturnReplay(0.9, 5, ROWS * ENVS, ENVS, (SIDE, SIDE), 4, GAMMA, CPU, 0)
+    replay = ReturnReplay(0.9, 5, None, ROWS * ENVS, ENVS, (SIDE, SIDE), 4, GAMMA, CPU, 0)
     recorder = Recorder(replay, few_rows(ENVS, (4, SIDE, SIDE), CPU), ENVS)
     recorder.reset(frames(0))
     values = recorder.values
@@ -151,7 +151,7 @@ def test_a_block_that_ends_as_a_pause_begins_is_drawn_from_later_resumed_or_not(
     """Blocks of 5 rows; returns of one are known before its transitions have priorities."""
 
     def made() -> tuple[PrioritizedReplay, Recorder]:
-        replay = PrioritizedReplay(ReturnReplay(0.9, 5, ROWS * ENVS, ENVS, (SIDE, SIDE), 4, GAMMA, CPU, 0))
+        replay = PrioritizedReplay(ReturnReplay(0.9, 5, None, ROWS * ENVS, ENVS, (SIDE, SIDE), 4, GAMMA, CPU, 0))
         recorder = Recorder(replay, few_rows(ENVS, (4, SIDE, SIDE), CPU), ENVS)
         recorder.reset(frames(0))
         return replay, recorder

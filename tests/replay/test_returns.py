@@ -14,8 +14,11 @@ from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions
 from fastdqn.options.groups import Groups
 from fastdqn.options.parts import ReturnOptions
 from fastdqn.options.run import RunOptions
+from fastdqn.replay import returns as returns_module
 from fastdqn.replay.prioritized import PrioritizedReplay
+from fastdqn.replay.recorder import Recorder
 from fastdqn.replay.returns import ReturnReplay
+from fastdqn.replay.ring import FrameReplay
 from fastdqn.types import VectorStep
 from tests.helpers.checkpoints import through_a_file
 
@@ -55,12 +58,12 @@ class History:
         ):
             getattr(self, name).append(found)
         (around or replay).add(
-            self.rng.integers(6, size=GAMES), VectorStep(self.frames(), reward, terminated, truncated, reset, ())
+            self.rng.integers(4, size=GAMES), VectorStep(self.frames(), reward, terminated, truncated, reset, ())
         )
 
-    def wanted(self, time: int, game: int, decay: float) -> float:
+    def wanted(self, time: int, game: int, decay: float, last: int | None = None) -> float:
         """The forward view: a mean of n-step returns, each by hand (Sutton & Barto 2018, equation 12.3)."""
-        last = (time // BLOCK + 1) * BLOCK  # the row at which the block ends
+        last = (time // BLOCK + 1) * BLOCK if last is None else last  # the row at which the block ends
         returns: list[float] = []
         total, t = 0.0, time
         while True:
@@ -75,8 +78,8 @@ class History:
         return mean + decay ** (len(returns) - 1) * returns[-1]
 
 
-def replay_of(decay: float, rows: int = 64, seed: int = 0) -> ReturnReplay:
-    return ReturnReplay(decay, BLOCK, rows * GAMES, GAMES, (6, 6), 2, GAMMA, CPU, seed, channels_last=True)
+def replay_of(decay: float, rows: int = 64, seed: int = 0, every: int | None = None) -> ReturnReplay:
+    return ReturnReplay(decay, BLOCK, every, rows * GAMES, GAMES, (6, 6), 2, GAMMA, CPU, seed, channels_last=True)
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.7, 1.0])
@@ -172,10 +175,63 @@ def test_with_priorities_a_transition_begins_with_its_error_and_is_drawn_by_it()
     assert torch.unique(replay.priorities.leaves()[batch.slot]).tolist() == pytest.approx([floor**exponent])
 
 
+def values_of(obs: torch.Tensor) -> torch.Tensor:
+    """Return values (B, 4) of observations, whose frames say which row they are of."""
+    row = obs[:, -1, 0, 0].to(torch.float32).unsqueeze(1)
+    actions = torch.arange(4)
+    return torch.sin(row) - 0.1 * (actions - row % 4).abs()
+
+
+@pytest.mark.parametrize("count", [3, 29, 150])
+def test_a_refresh_computes_all_returns_anew(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the values of now, across the ends of blocks; what is too old is left alone, and the newest rows, whose block
+    is not over, have no returns yet.
+    """
+    monkeypatch.setattr(returns_module, "AT_ONCE", 7)
+    decay, exponent, floor, rows = 0.8, 0.5, 1e-3, 30
+    returns, history = replay_of(decay, rows=rows, every=20), History(4)
+    replay = PrioritizedReplay(returns, exponent, floor)
+    replay.reset(history.frames())
+    for _ in range(count):
+        history.step(returns, replay)
+    assert returns.stale == (count >= 20)
+    drawable = replay.priorities.leaves() > 0
+    returns.refresh(values_of)
+    replay.renew()
+    assert not returns.stale
+    newest, oldest = (count - 1) // BLOCK * BLOCK, max(0, count - returns._reach)
+    history.value = [np.full(GAMES, float(np.sin(row))) for row in range(count)]
+    leaves, seen = replay.priorities.leaves(), 0
+    assert torch.equal(leaves > 0, drawable)
+    for row in range(oldest, newest):
+        begin = row % rows * GAMES
+        for game in range(GAMES):
+            if history.reset[row][game]:
+                assert leaves[begin + game] == 0
+                continue
+            wanted = history.wanted(row, game, decay, newest)
+            taken = np.sin(row) - 0.1 * abs(int(returns._action[begin + game]) - row % 4)
+            assert float(returns._return[begin + game]) == pytest.approx(wanted, abs=1e-5)
+            assert float(leaves[begin + game]) == pytest.approx((abs(wanted - taken) + floor) ** exponent, rel=1e-3)
+            seen += 1
+    assert seen == int(drawable.sum())
+    assert seen > (0 if count == 3 else 25) or count == 3
+
+
+def test_without_returns_there_is_nothing_to_refresh() -> None:
+    frames = FrameReplay(60, 3, (6, 6), 2, 1, GAMMA, CPU, 0)
+    shown = FrameReplay(60, 3, (6, 6), 2, 1, GAMMA, CPU, 0)
+    Recorder(frames, shown, 1).refresh(pytest.fail)
+    replay = PrioritizedReplay(frames)
+    before = replay.priorities.leaves().clone()
+    replay.renew()
+    assert torch.equal(replay.priorities.leaves(), before)
+
+
 @pytest.mark.parametrize(
     ("dqn", "agent", "said"),
     [
-        (DQNOptions(n_step=3), AgentOptions(), "--n-step contradicts --trace-decay 0.9"),
+        (DQNOptions(n_step=3), AgentOptions(), "--n-step contradicts --trace-decay 0.9.*; --trace-decay None turns"),
         (DQNOptions(double=True), AgentOptions(), "--double contradicts --trace-decay 0.9"),
         (DQNOptions(), AgentOptions(target_average=0.1), "--target-average and --act-with target go together"),
         (DQNOptions(), AgentOptions(act_with="target"), "--target-average and --act-with target go together"),

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import os
+import pickle
 import random
 import signal
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+import safetensors.torch
 import torch
 
 from fastdqn.errors import UserError
 from fastdqn.runs import checkpoint
 from fastdqn.runs.checkpoint import Checkpoints, newest, read, read_header
 from fastdqn.states import Later, Packed, unpack
-from tests.helpers.checkpoints import ABOUT, saved
+from tests.helpers.checkpoints import ABOUT, put_together, saved, taken_apart
 
 
 def test_what_is_saved_comes_back(tmp_path: Path) -> None:
@@ -92,22 +93,31 @@ def test_other_files_are_one_sentence(tmp_path: Path, content: bytes) -> None:
 
 def test_a_later_format_is_refused_by_its_number(tmp_path: Path) -> None:
     path = saved(tmp_path, {"values": 1}).path
-    path.write_bytes(path.read_bytes().replace(b'"format": 3', b'"format": 9'))
-    with pytest.raises(UserError, match=r"in format 9; this version, .*, reads format 3"):
+    path.write_bytes(path.read_bytes().replace(b'"format": 4', b'"format": 9'))
+    with pytest.raises(UserError, match=r"in format 9; this version, .*, reads format 4"):
         newest(tmp_path)
 
 
-def test_what_would_run_code_is_not_loaded(tmp_path: Path) -> None:
-    """A checkpoint from elsewhere cannot do more than fill tensors."""
-
-    class Malicious:
-        def __reduce__(self) -> Any:
-            return (os.mkdir, (str(tmp_path / "made"),))
-
-    saved(tmp_path, {"values": Malicious()})
+@pytest.mark.parametrize(
+    "body",
+    [
+        pickle.dumps({"values": 1}),
+        b'["dict", ["values", ["call", "os.mkdir", "made"]]]\n' + safetensors.torch.save({}),
+        b'["dict", ["values", {"__reduce__": "os.mkdir"}]]\n' + safetensors.torch.save({}),
+    ],
+)
+def test_what_is_no_state_is_one_sentence(tmp_path: Path, body: bytes) -> None:
+    """A checkpoint from elsewhere cannot do more than fill tensors, text and numbers."""
+    path = saved(tmp_path, {"values": 1}).path
+    put_together(path, taken_apart(path)[0], body)
     with pytest.raises(UserError, match="holds something that this version does not read"):
         read(newest(tmp_path))
-    assert not (tmp_path / "made").exists()
+
+
+def test_what_cannot_be_read_again_is_not_written(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="A state holds a set, which no checkpoint does"):
+        saved(tmp_path, {"values": {1, 2}})
+    assert checkpoint.checkpoints_in(tmp_path) == []
 
 
 def test_without_a_checkpoint_it_is_one_sentence(tmp_path: Path) -> None:

@@ -175,3 +175,8 @@ def test_an_agent_knows_the_wrappers_of_its_run(runs: TrainedRuns) -> None:
 def test_the_code_of_an_environment_is_not_loaded_because_a_run_says_so(runs: TrainedRuns, named: str | None) -> None:
     with pytest.raises(UserError, match=f"if you trust it, name it too: --game {TOY_CATCH}"):
         load_agent(runs["catch0"], CPU, named)
+
+
+def test_another_game_than_the_runs_is_not_quietly_ignored(runs: TrainedRuns) -> None:
+    with pytest.raises(UserError, match="plays pong, not breakout: --game repeats the name of an environment of one's"):
+        load_agent(runs["09"], CPU, "breakout")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from fastdqn.errors import UserError
+from fastdqn.runs import folder as folder_module
 from fastdqn.tools import fresh
 from fastdqn.tools.evaluate import Score
 from fastdqn.tools.fresh import confirms, play_fresh
@@ -59,6 +60,21 @@ def test_an_atari_game_plays_natures_protocol_too(
         assert capsys.readouterr().out == ""
     finally:
         path.write_text(before, encoding="utf-8")
+
+
+def test_a_run_that_another_process_goes_on_with_is_left_alone(
+    runs: TrainedRuns, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(folder_module, "LOCK_SECONDS", 0.1)
+    folder = runs["09"]
+    lock = folder_module.hold(folder)
+    try:
+        play_fresh(run_of(folder, "solved"))
+    finally:
+        folder_module.let_go(folder, lock)
+    assert "no fresh games" in (said := capsys.readouterr().out)
+    assert "is still going on" in said
+    assert "fresh" not in summary(folder)
 
 
 @pytest.mark.parametrize(("reason", "games"), [("max-env-steps", 5), ("interrupted", 5), ("solved", 0)])

@@ -1,0 +1,88 @@
+"""States as bytes: a line of JSON for what is text, numbers and containers, then safetensors for the tensors.
+
+Neither can hold code, so a stranger's bytes can be read: what they cannot be turned into is an error, and nothing else
+happens.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, cast
+
+import safetensors.torch
+import torch
+from torch import Tensor
+
+
+def to_bytes(states: Mapping[str, Any]) -> bytes:
+    """Return `states`: nested dicts, lists and tuples of tensors on the CPU, numbers, text, true, false and None.
+
+    A tensor in channels_last stays so; any other is stored as a contiguous one.
+
+    Raises:
+        TypeError: something else is in it.
+    """
+    tensors: list[Tensor] = []
+    tree = json.dumps(_told(dict(states), tensors)).encode()
+    named = {str(number): tensor for number, tensor in enumerate(tensors)}
+    return b"\n".join((tree, safetensors.torch.save(named)))
+
+
+def from_bytes(data: bytes) -> dict[str, Any]:
+    """Return the states that `to_bytes` made these bytes of.
+
+    Raises:
+        Exception: of any type, if it did not make them.
+    """
+    tree, _, rest = data.partition(b"\n")
+    states = _made(json.loads(tree), safetensors.torch.load(rest))
+    if not isinstance(states, dict):
+        raise TypeError("States are a dict.")
+    return cast(dict[str, Any], states)
+
+
+def _told(value: Any, tensors: list[Tensor]) -> Any:
+    """Return `value` as JSON knows it: a container or a tensor is a list that begins with its kind."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, Tensor):
+        last = value.dim() == 4 and not value.is_contiguous() and value.is_contiguous(memory_format=torch.channels_last)
+        # A copy, unless the memory is its own and no more: a view would be stored with all that it is a view of, and
+        # safetensors refuses two tensors in one place.
+        place = value.untyped_storage()
+        alone = all(place.data_ptr() != other.untyped_storage().data_ptr() for other in tensors)
+        own = alone and value.is_contiguous() and place.nbytes() == value.nbytes
+        tensors.append(value.detach() if own else value.detach().contiguous().clone())
+        return ["tensor", len(tensors) - 1, *(["channels_last"] if last else [])]
+    if isinstance(value, dict):
+        items = cast(dict[Any, Any], value).items()
+        return ["dict", *([_key(key), _told(item, tensors)] for key, item in items)]
+    if isinstance(value, (list, tuple)):
+        inner = cast("list[Any] | tuple[Any, ...]", value)
+        return ["list" if isinstance(value, list) else "tuple", *(_told(item, tensors) for item in inner)]
+    raise TypeError(f"A state holds a {type(value).__name__}, which no checkpoint does.")
+
+
+def _made(told: Any, tensors: Mapping[str, Tensor]) -> Any:
+    if not isinstance(told, list):
+        if isinstance(told, dict):
+            raise TypeError("A dict is a list of its items.")
+        return told
+    kind, *items = cast(list[Any], told)
+    if kind == "tensor":
+        tensor = tensors[str(items[0])]
+        return tensor.contiguous(memory_format=torch.channels_last) if items[1:] == ["channels_last"] else tensor
+    if kind == "dict":
+        return {_key(key): _made(item, tensors) for key, item in items}
+    if kind in ("list", "tuple"):
+        made = [_made(item, tensors) for item in items]
+        return made if kind == "list" else tuple(made)
+    raise TypeError("Neither a tensor nor a container.")
+
+
+def _key(key: Any) -> str | int:
+    """Return the key of a dict: text, or a whole number, as an optimiser has them."""
+    if not isinstance(key, (str, int)):
+        raise TypeError("A key is neither text nor a whole number.")
+    return key
