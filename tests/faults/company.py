@@ -140,14 +140,15 @@ def _going_on(
     path = str(ROOT / "experiments" / f"{script_name}.py")
     out = subprocess.PIPE if pipe else subprocess.DEVNULL
     streams = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": subprocess.PIPE}
-    begin = None
     if terminal:
         import pty
 
         ours, theirs = pty.openpty()
         streams = dict.fromkeys(streams, theirs)
 
-        def begin() -> None:
+    def begin() -> None:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # these trials may run under nohup themselves
+        if terminal:
             import fcntl
             import termios
 
