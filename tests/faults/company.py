@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.faults.table import SETTINGS, Row, Tally, a_sentence, script, try_all, whole_run
-from tests.helpers.scripts import ROOT, records, summary
+from tests.helpers.scripts import ROOT, hear_hangups, records, summary
 
 ENDLESS = (*SETTINGS, "--max-env-steps", "None", "--stop-score", "None")
 PLAYER = (
@@ -147,7 +147,7 @@ def _going_on(
         streams = dict.fromkeys(streams, theirs)
 
     def begin() -> None:
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # these trials may run under nohup themselves
+        hear_hangups()
         if terminal:
             import fcntl
             import termios
