@@ -106,7 +106,13 @@ def on_cpu(value: Any) -> Any:
 
 
 def set_generator(generator: torch.Generator, state: Tensor) -> None:
-    """Let `generator` continue where another stood; on another kind of device it begins anew, seeded by that."""
+    """Let `generator` continue where another stood; on another kind of device it begins anew, seeded by that.
+
+    Raises:
+        TypeError: `state` is no generator's, which are bytes.
+    """
+    if state.dtype != torch.uint8:
+        raise TypeError(f"a generator's state is of bytes, not of {state.dtype}")
     if len(state) == len(generator.get_state()):
         generator.set_state(state)
     else:

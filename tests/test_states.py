@@ -146,3 +146,5 @@ def test_a_generator_of_another_device_begins_anew() -> None:
     for generator in (b, c):
         set_generator(generator, torch.arange(16, dtype=torch.uint8))  # as long as a CUDA generator's
     assert torch.equal(torch.rand(3, generator=b), torch.rand(3, generator=c))
+    with pytest.raises(TypeError, match=r"of bytes, not of torch.float32"):
+        set_generator(a, torch.zeros(3))

@@ -12,6 +12,7 @@ from fastdqn.types import Batch
 TRIALS = 12
 """Batches on which gradients and values are compared."""
 
+
 class Threads:
     """Lets PyTorch compute in one thread while other processes use this machine's cores.
 

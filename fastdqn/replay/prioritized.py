@@ -137,7 +137,7 @@ class PrioritizedReplay:
         self.priorities.put(batch.slot, self._priority(priority.to(self.device)))
 
     def renew(self) -> None:
-        """Let the priorities of all that can be drawn follow from the errors as the frames know them now, if they do."""
+        """Let the priorities of all that can be drawn follow from the errors of now, if the frames know them."""
         errors = self.frames.errors(0, self.frames.size)
         if errors is not None:
             leaves = self.priorities.leaves()

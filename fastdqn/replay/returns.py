@@ -16,6 +16,7 @@ from fastdqn.types import Batch, Frame
 AT_ONCE = 256
 """Observations whose values are computed at a time."""
 
+
 class ReturnReplay(FrameReplay):
     """A frame replay that hands out lambda-returns to learn, instead of rewards and what was seen after them.
 

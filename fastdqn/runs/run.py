@@ -169,7 +169,7 @@ class Run:
             states: dict[str, Any] = self._resumed["parts"]
             stop = {"stop": self.stop}
             lost = resume_parts({**parts, **stop}, {**states, "stop": self._resumed["run"]["stop"]})
-            lines: dict[str, int] = dict(self._resumed["run"]["lines"])
+            lines = {name: int(size) for name, size in self._resumed["run"]["lines"].items()}
         if parts.keys() - states.keys():
             self.counters.discarded_at = self.env_steps
         with saving(self.folder):

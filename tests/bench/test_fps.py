@@ -112,6 +112,7 @@ def test_a_script_that_fails_fails_the_bench(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_row_that_fails_does_not_cost_the_others(tmp_path: Path) -> None:
     words = ("--only", "09", "--sweep", "learning-rate=0,1e-4", "--seconds", "2", "--warmup", "0", "--repeats", "2")
     done = run(tmp_path, *words, "--", "--threads", "1")

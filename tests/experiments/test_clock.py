@@ -57,6 +57,7 @@ class Scorer:
         monkeypatch.setattr(AtariVector, "recv", noted)
 
 
+@pytest.mark.slow
 def test_a_frozen_agents_hundred_games_are_different_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """11 as it is, with an agent that always acts in the same way and is frozen after the first point."""
     monkeypatch.setattr(freeze_trial, "POINTS", 1)

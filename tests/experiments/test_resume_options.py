@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -103,11 +104,14 @@ def test_what_does_not_fit_is_one_sentence(stopped_run: Path, tmp_path: Path) ->
     header = newest(run)
     states = read(header)
     weights = (run / "weights.safetensors").read_bytes()
-    for broken in ("policy", "learner"):
-        parts = {**states["parts"], broken: {}}
+    changes: list[dict[str, Any]] = [
+        *({"parts": {**states["parts"], broken: {}}} for broken in ("policy", "learner")),
+        {"run": {**states["run"], "lines": {"speed.jsonl": "long"}}},
+    ]
+    for change in changes:
         about = {"script": header.script, "game": header.game, "config": header.config}
         checkpoints = Checkpoints(run, about)
-        checkpoints.begin(header.env_steps, lambda parts=parts: {**states, "parts": parts})  # type: ignore[misc]
+        checkpoints.begin(header.env_steps, lambda change=change: {**states, **change})  # type: ignore[misc]
         checkpoints.ended(wait=True)
         said = resume(SCRIPT, run, "--max-env-steps", "200", code=2)
         assert "does not fit this version of fastdqn" in said

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.faults.table import SETTINGS, Row, Tally, a_sentence, script, try_all, whole_run
-from tests.helpers.scripts import ROOT, records, summary
+from tests.helpers.scripts import ROOT, hear_hangups, records, summary
 
 ENDLESS = (*SETTINGS, "--max-env-steps", "None", "--stop-score", "None")
 PLAYER = (
@@ -140,14 +140,15 @@ def _going_on(
     path = str(ROOT / "experiments" / f"{script_name}.py")
     out = subprocess.PIPE if pipe else subprocess.DEVNULL
     streams = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": subprocess.PIPE}
-    begin = None
     if terminal:
         import pty
 
         ours, theirs = pty.openpty()
         streams = dict.fromkeys(streams, theirs)
 
-        def begin() -> None:
+    def begin() -> None:
+        hear_hangups()
+        if terminal:
             import fcntl
             import termios
 

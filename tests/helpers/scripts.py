@@ -124,6 +124,12 @@ def fingerprint(run: Path) -> tuple[Any, ...]:
     return {name: array.tobytes() for name, array in weights.items()}, episodes, counters
 
 
+def hear_hangups() -> None:
+    """Let a child be ended by SIGHUP although the tests run under nohup, which children inherit."""
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 class Started:
     """A script that is running in a session of its own, as in a terminal of its own."""
 
@@ -136,6 +142,7 @@ class Started:
             text=True,
             cwd=ROOT,
             start_new_session=True,
+            preexec_fn=hear_hangups if os.name == "posix" else None,
             env={**os.environ, **(env or {})},
         )
 
