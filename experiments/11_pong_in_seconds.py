@@ -38,7 +38,7 @@ from fastdqn.options.game import GameOptions, VectorOptions
 from fastdqn.options.parts import FreezeOptions, PartOptions, ReturnOptions
 from fastdqn.options.run import RunOptions
 from fastdqn.replay.recorder import Recorder, few_rows
-from fastdqn.replay.returns import AT_ONCE
+from fastdqn.replay.returns import REFRESHED_AT_ONCE
 from fastdqn.runs.run import Run
 from fastdqn.schedules import groups, target_sync_due
 from fastdqn.types import Metrics
@@ -67,7 +67,7 @@ def train(options: Options) -> Run:
     )
     batch_size = dqn.batch_size * steps
     trainer = SeveralGradients(learner, options.agent.gradient_threads)
-    threads = Threads(learner, games.obs_shape, games.num_actions, batch_size, games.num_envs, AT_ONCE)
+    threads = Threads(learner, games.obs_shape, games.num_actions, batch_size, games.num_envs, REFRESHED_AT_ONCE)
     shown = few_rows(games.num_envs, games.obs_shape, device, channels_last=True, newest=lambda: games.newest)
     recorder = Recorder(replay, shown, dqn.replay_initial)
     trial = FreezeTrial(freeze.freeze_share, freeze.freeze_slack)

@@ -228,8 +228,7 @@ def build_device_replay(
     size = (dqn.replay_size, envs.num_envs, envs.obs_shape[1:], envs.obs_shape[0])
     rest = (dqn.gamma, device, as_int(seeds.replay), channels_last, lambda: envs.newest)
     if returns is not None and returns.trace_decay is not None:
-        every = returns.refresh_env_steps and -(-returns.refresh_env_steps // envs.num_envs)
-        frames = ReturnReplay(returns.trace_decay, returns.block_steps, every, *size, *rest)
+        frames = ReturnReplay(returns.trace_decay, returns.block_steps, returns.refresh_env_steps, *size, *rest)
     else:
         frames = FrameReplay(*size, dqn.n_step, *rest)
     if parts is None or not parts.prioritized:

@@ -13,7 +13,7 @@ from torch import Tensor
 from fastdqn.replay.ring import FrameReplay
 from fastdqn.types import Batch, Frame
 
-AT_ONCE = 256
+REFRESHED_AT_ONCE = 256
 """Observations whose values are computed at a time."""
 
 
@@ -32,7 +32,7 @@ class ReturnReplay(FrameReplay):
     Args:
         decay: lambda; 0 is one-step Q-learning.
         block: rows, steps of all games, in a block.
-        every: rows after which a refresh is due; None for never.
+        every: env steps after which a refresh is due; None for never.
         capacity, num_envs, frame_shape, stack, gamma, device, seed, channels_last, newest: as of a frame replay.
     """
 
@@ -79,20 +79,21 @@ class ReturnReplay(FrameReplay):
     @property
     def stale(self) -> bool:
         """Whether a refresh is due."""
-        return self._every is not None and self._host_head - self._refreshed >= self._every
+        return self._every is not None and (self._host_head - self._refreshed) * self.num_envs >= self._every
 
     def refresh(self, evaluate: Callable[[Tensor], Tensor]) -> None:
         """Compute the values of all observations anew, and all known returns from these (Daley & Amato 2019, section
         3.2), now without an end at each block.
 
         Args:
-            evaluate: returns the values (B, A) float32 of observations (B, C, H, W), at most `AT_ONCE` of them.
+            evaluate: returns the values (B, A) float32 of observations (B, C, H, W), at most `REFRESHED_AT_ONCE` of
+                them.
         """
         oldest, newest = max(0, self._host_head - self._reach), self._host_known
         if newest > oldest:
             first, count = oldest * self.num_envs, (newest + 1 - oldest) * self.num_envs
-            for begin in range(first, first + count, AT_ONCE):
-                place = torch.arange(begin, min(begin + AT_ONCE, first + count), device=self.device)
+            for begin in range(first, first + count, REFRESHED_AT_ONCE):
+                place = torch.arange(begin, min(begin + REFRESHED_AT_ONCE, first + count), device=self.device)
                 time, game = place // self.num_envs, place % self.num_envs
                 obs, action = self.seen(time, game)
                 values, slots = evaluate(obs), self.slots(time, game)

@@ -1,8 +1,8 @@
 """Checkpoint files: everything that a run needs to resume exactly where it was, in one file.
 
 A file is a line of JSON (what it is, how long, its checksum) and then the parts' states, in JSON and safetensors
-(fastdqn/runs/body.py). It is written beside its place and moved there when it is whole, and the one before it is kept,
-so that whatever kills a run leaves a good one.
+(fastdqn/runs/encoding.py). It is written beside its place and moved there when it is whole, and the one before it is
+kept, so that whatever kills a run leaves a good one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from fastdqn.errors import RunError, UserError
-from fastdqn.runs.body import from_bytes, to_bytes
+from fastdqn.runs.encoding import from_bytes, to_bytes
 from fastdqn.runs.folder import read_config, version, write_whole
 from fastdqn.states import abandon, fetched
 

@@ -13,7 +13,7 @@ from fastdqn.algorithms.dqn import DQNLearner
 from fastdqn.execution.devices import has_bf16
 from fastdqn.execution.threads import TRIALS, Threads
 from fastdqn.options.groups import Groups
-from fastdqn.replay.returns import AT_ONCE
+from fastdqn.replay.returns import REFRESHED_AT_ONCE
 from fastdqn.runs.neighbours import Neighbours
 from fastdqn.types import Metrics
 from tests.helpers.learners import CPU, FAST, SHAPE, learner_from, random_batch
@@ -67,7 +67,7 @@ def test_one_thread_stays_one() -> None:
 @pytest.mark.skipif(not has_bf16(CPU), reason="this processor has no bf16")
 @pytest.mark.parametrize("size", [16, 32, pytest.param(128, marks=pytest.mark.slow)])
 def test_bf16_has_the_same_bits(size: int) -> None:
-    threads = Threads(learner_from(Groups(), form=BF16), SHAPE, 6, size, 16, AT_ONCE)
+    threads = Threads(learner_from(Groups(), form=BF16), SHAPE, 6, size, 16, REFRESHED_AT_ONCE)
     threads.share(True)
     assert torch.get_num_threads() == 1
 

@@ -16,7 +16,7 @@ from typing import Any
 import safetensors.torch
 import torch
 
-from fastdqn.runs.body import to_bytes
+from fastdqn.runs.encoding import to_bytes
 from tests.faults.table import SETTINGS, Row, Tally, a_sentence, script, try_all, whole_run
 from tests.helpers.checkpoints import put_together, say_of_itself, taken_apart
 from tests.helpers.scripts import ROOT

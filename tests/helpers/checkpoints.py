@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fastdqn.runs.body import from_bytes, to_bytes
 from fastdqn.runs.checkpoint import Checkpoints, Saved, newest, read
+from fastdqn.runs.encoding import from_bytes, to_bytes
 
 ABOUT = {"script": "09_cuda_graph", "game": "pong", "config": {"script": "09_cuda_graph"}}
 

@@ -187,9 +187,9 @@ def test_a_refresh_computes_all_returns_anew(count: int, monkeypatch: pytest.Mon
     """By the values of now, across the ends of blocks; what is too old is left alone, and the newest rows, whose block
     is not over, have no returns yet.
     """
-    monkeypatch.setattr(returns_module, "AT_ONCE", 7)
+    monkeypatch.setattr(returns_module, "REFRESHED_AT_ONCE", 7)
     decay, exponent, floor, rows = 0.8, 0.5, 1e-3, 30
-    returns, history = replay_of(decay, rows=rows, every=20), History(4)
+    returns, history = replay_of(decay, rows=rows, every=20 * GAMES), History(4)
     replay = PrioritizedReplay(returns, exponent, floor)
     replay.reset(history.frames())
     for _ in range(count):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from fastdqn.runs.body import from_bytes, to_bytes
+from fastdqn.runs.encoding import from_bytes, to_bytes
 
 
 def test_numbers_text_and_containers_come_back_as_they_were() -> None:
