@@ -18,8 +18,11 @@ from typing import Literal
 import numpy as np
 import torch
 
-from fastdqn.algorithms.dqn import PLAIN
-from fastdqn.build import build_learner, fastest_form
+from fastdqn.algorithms.form import PLAIN
+from fastdqn.algorithms.ppo import PolicySamples
+from fastdqn.build import build_learner
+from fastdqn.build_actor_critic import build_learner as build_a2c
+from fastdqn.build_actor_critic import build_ppo
 from fastdqn.cli.parser import parsed
 from fastdqn.envs.build import build_env, spaces_of
 from fastdqn.envs.games import is_custom, rom_of
@@ -28,6 +31,8 @@ from fastdqn.errors import UserError
 from fastdqn.execution.devices import prepare_device, prepare_memory
 from fastdqn.execution.graphs import Graphed, graphs_on
 from fastdqn.execution.side_by_side import SeveralGradients
+from fastdqn.forms import fastest_form
+from fastdqn.options.actor_critic import A2COptions, PPOOptions
 from fastdqn.options.dqn import AgentName, AgentOptions, DQNOptions, NetworkName, PaceOptions, UpdateOptions
 from fastdqn.options.game import OWN_GAME, GameOptions, VectorOptions
 from fastdqn.options.groups import check, defaults_of
@@ -36,7 +41,7 @@ from fastdqn.options.presets import changed, with_names
 from fastdqn.options.run import RunOptions
 from fastdqn.runs.machine import wait_for
 from fastdqn.seeds import seeds_of
-from fastdqn.types import Batch
+from fastdqn.types import Batch, Samples
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,8 +68,8 @@ class Ceiling:
     """Games played at once, with the vector wrappers (env)."""
     env_threads: int | None = None
     """Threads that the emulators play in, with the vector wrappers (env)."""
-    form: Literal["plain", "fast"] = "plain"
-    """The update of 01 to 08, or that of 09 (update)."""
+    form: Literal["plain", "fast", "a2c", "ppo"] = "plain"
+    """The update of 01 to 08, of 09, of 20 to 22 or of 41 (update)."""
     double: bool | None = None
     """With Double Q-learning or without (update); by default as the agent and the variant say."""
     agent: AgentName | None = None
@@ -172,12 +177,14 @@ def rate_of(play: Callable[[], int], seconds: float) -> float:
 
 def update_only(ceiling: Ceiling, options: Options) -> dict[str, float]:
     """Return the learner's samples/s on one random batch; the device is synchronised around each timed piece."""
+    if ceiling.form in ("a2c", "ppo"):
+        return actor_critic_only(ceiling, options)
     device, fast = prepare_device(options.run.device, options.run.cuda, options.run.threads), ceiling.form == "fast"
     shape, num_actions = spaces_of(build_env(options.game, "opencv", ceiling.frame_size))
     form = PLAIN
     if fast:
         prepare_memory()
-        form = fastest_form(options.update, device)
+        form = fastest_form(options.update.precision, device)
     groups = (options.update, options.agent, options.parts)
     seeds = seeds_of(options.run.seed)
     learner = build_learner(seeds, options.dqn, shape, num_actions, device, form, *groups, ceiling.bootstrap)
@@ -202,6 +209,34 @@ def update_only(ceiling: Ceiling, options: Options) -> dict[str, float]:
     if fast and graphs_on(device):
         update = Graphed(update, learner.noise)
 
+    return update_rate(update, together * size, device, ceiling.seconds, together)
+
+
+def actor_critic_only(ceiling: Ceiling, options: Options) -> dict[str, float]:
+    """Return an actor-critic's samples/s on one random batch, with the settings of Pong."""
+    device, seeds = (
+        prepare_device(options.run.device, options.run.cuda, options.run.threads),
+        seeds_of(options.run.seed),
+    )
+    shape, num_actions = spaces_of(build_env(options.game, "opencv", ceiling.frame_size))
+    size = ceiling.batch_size
+    obs = torch.randint(0, 256, (size, *shape), dtype=torch.uint8).to(device)
+    action = torch.randint(0, num_actions, (size,)).to(device)
+    target = torch.randn(size).to(device)
+    if ceiling.form == "ppo":
+        learner = build_ppo(seeds, PPOOptions(), shape, num_actions, device)
+        batch = PolicySamples(obs, action, torch.full_like(target, -1.8), target, target)
+    else:
+        learner = build_a2c(seeds, A2COptions(), shape, num_actions, device)
+        batch = Samples(obs, action, target)
+    return update_rate(lambda: learner.update(batch), size, device, ceiling.seconds)
+
+
+def update_rate(
+    update: Callable[[], object], samples: int, device: torch.device, seconds: float, updates: int = 1
+) -> dict[str, float]:
+    """Return updates/s and samples/s where each call of `update` makes `updates` of them from so many samples."""
+
     def timed(count: int) -> float:
         wait_for(device)
         begin = time.perf_counter()
@@ -213,11 +248,11 @@ def update_only(ceiling: Ceiling, options: Options) -> dict[str, float]:
     timed(5)
     per_piece = max(1, int(0.1 / timed(3)))
     pieces: list[float] = []
-    end = time.perf_counter() + ceiling.seconds
+    end = time.perf_counter() + seconds
     while time.perf_counter() < end or not pieces:
         pieces.append(timed(per_piece))
-    seconds = statistics.median(pieces)
-    return {"updates_per_s": together / seconds, "samples_per_s": together * size / seconds}
+    each = statistics.median(pieces)
+    return {"updates_per_s": updates / each, "samples_per_s": samples / each}
 
 
 def main() -> int:

@@ -21,7 +21,6 @@ import startup  # noqa: F401 - first: Ctrl-C during the imports below
 
 import dataclasses
 import json
-import re
 import statistics
 import subprocess
 import sys
@@ -36,6 +35,7 @@ from rich.console import Console
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # where bench is, if this file is run
 
+from bench.fps_ladder import Row, chosen, sweep_values
 from bench.fps_table import draw, print_table
 from fastdqn.cli.parser import parsed
 from fastdqn.errors import RunError, UserError
@@ -45,30 +45,6 @@ from fastdqn.options.run import RunOptions
 from fastdqn.runs.machine import environment
 
 ROOT = Path(__file__).resolve().parent.parent
-
-
-@dataclasses.dataclass(frozen=True)
-class Rung:
-    """A script of the ladder, and the ceilings that it is compared with: its games alone, its update alone."""
-
-    script: str
-    wrappers: str
-    form: str = "plain"
-
-
-LADDER = (
-    Rung("01_baseline", "classic"),
-    Rung("02_play_steps", "classic"),
-    Rung("03_parallel", "classic"),
-    Rung("04_cuda_async", "classic"),
-    Rung("05_opencv_wrappers", "opencv"),
-    Rung("06_vector_env", "vector"),
-    Rung("07_device_replay", "vector"),
-    Rung("08_overlap", "vector"),
-    Rung("09_cuda_graph", "vector", "fast"),
-    Rung("10_rainbow", "vector", "fast"),
-    Rung("11_pong_in_seconds", "vector", "fast"),
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,42 +77,6 @@ class BenchOptions:
     """Folder for the JSON lines and the plot."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Row:
-    """One line of the table: a script with fixed options."""
-
-    label: str
-    rung: Rung
-    extra: tuple[str, ...] = ()
-
-
-def chosen(only: str) -> list[Rung]:
-    """Return the rungs that `only` names."""
-    if not only.strip():
-        return list(LADDER)
-    rungs: list[Rung] = []
-    for word in (part.strip() for part in only.split(",")):
-        found = [rung for rung in LADDER if word and rung.script.startswith(word)]
-        if not found:
-            raise UserError(f"--only {word}: there is no such script; there are {', '.join(r.script for r in LADDER)}.")
-        rungs += found
-    return rungs
-
-
-def sweep_values(sweep: str) -> tuple[str, list[str]]:
-    """Return the option and the values of `steps=1..6` or `batch-size=16,32`."""
-    match = re.fullmatch(
-        r"([a-z][a-z0-9-]*)=(?:(\d+)\.\.(\d+)|((?!\S*\.\.)[^,\s]+(?:,[^,\s]+)*))", sweep.strip().replace("_", "-")
-    )
-    if match is None:
-        raise UserError(f"--sweep {sweep!r} is not of the form option=1..6 or option=16,32,64.")
-    name, low, high, listed = match.groups()
-    values = listed.split(",") if listed else [str(value) for value in range(int(low), int(high) + 1)]
-    if not values:
-        raise UserError(f"--sweep {sweep!r}: the first value is above the last.")
-    return name, values
-
-
 def rows_of(options: BenchOptions) -> list[Row]:
     """Return what is to be timed, in the order of the table."""
     if not options.sweep:
@@ -156,10 +96,11 @@ def time_script(row: Row, options: BenchOptions, device: str) -> dict[str, Any]:
     """
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, str(ROOT / "experiments" / f"{row.rung.script}.py")]
-        command += ["--game", options.game, "--agent", options.agent, "--device", device, "--runs-dir", folder]
-        command += ["--epsilon-decay", "0"]
-        command += ["--replay-initial", str(options.replay_initial), "--max-env-steps", "1000000000"]
-        command += ["--stop-score", "None"]
+        command += ["--game", options.game, "--device", device, "--runs-dir", folder]
+        if not row.rung.actor_critic:
+            command += ["--agent", options.agent, "--epsilon-decay", "0"]
+            command += ["--replay-initial", str(options.replay_initial)]
+        command += ["--max-env-steps", "1000000000", "--stop-score", "None"]
         command += ["--train-seconds", str(options.warmup + options.seconds)]
         command += ["--no-checkpoints"]
         command += [*options.extra, *row.extra]
@@ -173,8 +114,11 @@ def time_script(row: Row, options: BenchOptions, device: str) -> dict[str, Any]:
         summary, config = (
             json.loads((run / f"{name}.json").read_text(encoding="utf-8")) for name in ("summary", "config")
         )
+    players = config.get("players", {}).get("players", 1)
     return {
         **steady_state(lines, options.warmup, row.label),
+        "players": players,
+        "games": players * config.get("vector", {}).get("num_envs", 1),
         "peak_rss_bytes": summary["peak_rss_bytes"],
         "peak_device_bytes": summary["peak_device_bytes"],
         "profile": summary["profile"],
@@ -226,7 +170,10 @@ def ceilings_of(row: Row, trial: dict[str, Any], options: BenchOptions) -> dict[
         return [part for i, word in enumerate(words[:-1]) if word in names for part in words[i : i + 2]]
 
     games = ["--wrappers", row.rung.wrappers]
-    if row.rung.wrappers == "vector":
+    if row.rung.actor_critic:  # all games of all players, whose emulators have a thread each
+        games += ["--num-envs", str(trial["games"])]
+        games += ["--env-threads", str(trial["players"])] if trial["players"] > 1 else given("--env-threads")
+    elif row.rung.wrappers == "vector":
         games += given("--num-envs", "--env-threads", "--frame-size")
     update = ["--form", row.rung.form, "--batch-size", str(trial["batch_size"])]
     update += given(
@@ -247,10 +194,12 @@ def summarise(
 ) -> list[Any]:
     """Return one dict a row: medians, gains and shares of the ceilings."""
     first = [trial["env_steps_per_s"] for trial in trials[rows[0].label]]
-    before = first
+    before, kind = first, rows[0].rung.actor_critic
     lines: list[dict[str, Any]] = []
     for row in rows:
         speeds = [trial["env_steps_per_s"] for trial in trials[row.label]]
+        if row.rung.actor_critic != kind:  # another algorithm: no gain over the row above
+            before, kind = speeds, row.rung.actor_critic
         first_trial = trials[row.label][0]
         median = {k: statistics.median(t[k] for t in trials[row.label]) for k in first_trial if k != "profile"}
         profile = {

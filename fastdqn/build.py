@@ -14,20 +14,20 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from fastdqn.algorithms.descent import fused_adam_on
 from fastdqn.algorithms.diagnostics import Diagnostics
-from fastdqn.algorithms.dqn import PLAIN, DQNLearner, Form, Settings
+from fastdqn.algorithms.dqn import DQNLearner, Settings
 from fastdqn.algorithms.exploration import EpsilonGreedy, Player, VectorEpsilonGreedy, actions_for, epsilon_at
+from fastdqn.algorithms.form import PLAIN, Form
 from fastdqn.algorithms.losses import clipped_td_errors, squared_td_errors
 from fastdqn.algorithms.objectives import CategoricalObjective, Objective, ValueObjective
 from fastdqn.envs.build import PlayEnv, Wrappers, build_described, build_env, spaces_of
 from fastdqn.envs.many import build_games, num_envs_of
 from fastdqn.envs.vector import VectorEnv, check_num_envs
 from fastdqn.errors import UserError
-from fastdqn.execution.devices import describe_device, has_bf16, prepare_device
-from fastdqn.execution.graphs import graphs_on
+from fastdqn.execution.devices import describe_device, prepare_device
 from fastdqn.execution.player import PlayerPlan, PlayerWeights
 from fastdqn.execution.wire import window_for
+from fastdqn.forms import fastest_form
 from fastdqn.networks.qnetwork import HeadParts, QNetwork
 from fastdqn.networks.torso import NATURE, SIZES
 from fastdqn.nouns import GamesOnDevice, ManyGames, OneGame, PlayerElsewhere
@@ -131,7 +131,7 @@ def games_on_device(
     returns = None if returns is None or returns.trace_decay is None else returns
     check_games(num_envs_of(vector), run, dqn, pace, returns)  # before memory is taken for them
     envs, note = build_games(game, vector, seeds.env)
-    form = PLAIN if update is None else fastest_form(update, device)
+    form = PLAIN if update is None else fastest_form(update.precision, device)
     learner = build_learner(
         *(seeds, dqn, envs.obs_shape, envs.num_actions, device, form, update, agent, parts), bootstrap=returns is None
     )
@@ -282,23 +282,6 @@ def check_games(
             f"--max-env-steps {most} ends the run of {count} games before its first update, which waits for "
             f"--replay-initial {dqn.replay_initial} transitions; raise the first or lower the second."
         )
-
-
-def fastest_form(update: UpdateOptions, device: torch.device) -> Form:
-    """Return the form in which an update is fastest on `device`, in the precision that is asked for.
-
-    On mps channels are not last: PyTorch has silently computed wrong values there of weights that are laid out
-    otherwise than in rows (its issues 118115 and 192212).
-
-    Raises:
-        UserError: bf16 is asked for on mps.
-    """
-    if device.type == "mps":
-        if update.precision == "bf16":
-            raise UserError("--precision bf16 is not for --device mps, which computes in float32; leave it out.")
-        return Form(fused=fused_adam_on(device))
-    bf16 = update.precision == "bf16" or (update.precision == "auto" and has_bf16(device))
-    return Form(channels_last=True, fused=True, bf16=bf16, capturable=graphs_on(device))
 
 
 def schedule_of(

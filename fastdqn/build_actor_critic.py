@@ -7,9 +7,10 @@ from collections.abc import Callable
 from functools import partial
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from fastdqn.algorithms.a2c import A2CLearner, Policy, Settings
+from fastdqn.algorithms.form import PLAIN
 from fastdqn.algorithms.pieces import GradientPlayer, PiecePlayer
 from fastdqn.algorithms.ppo import PPOLearner
 from fastdqn.algorithms.rollouts import RolloutPlayer
@@ -17,8 +18,9 @@ from fastdqn.envs.build import build_described, spaces_of
 from fastdqn.envs.many import build_games, build_vector_env
 from fastdqn.envs.vector import VectorEnv, check_num_envs
 from fastdqn.execution.crew import CrewPlan, Plays
-from fastdqn.execution.devices import describe_device, prepare_device
+from fastdqn.execution.devices import describe_device, prepare_device, prepare_memory
 from fastdqn.execution.player import PlayerWeights
+from fastdqn.forms import fastest_form
 from fastdqn.networks.actor_critic import actor_critic
 from fastdqn.nouns import ActorCriticElsewhere, ActorCriticHere, RolloutsHere
 from fastdqn.options.actor_critic import (
@@ -31,6 +33,7 @@ from fastdqn.options.actor_critic import (
 )
 from fastdqn.options.game import GameOptions, PlayerOptions, VectorOptions
 from fastdqn.options.run import RunOptions
+from fastdqn.replay.recorder import few_rows
 from fastdqn.replay.stacks import GameStacks, GameVectors
 from fastdqn.seam import Descent
 from fastdqn.seeds import Seeds, as_int, player_seeds, seeds_of, torch_generator
@@ -60,12 +63,16 @@ def rollouts_here(run: RunOptions, game: GameOptions, ppo: PPOOptions, vector: V
     """
     device, seeds = prepare_device(run.device, run.cuda, run.threads), seeds_of(run.seed)
     games, note = build_games(game, vector, seeds.env)
-    network = build_network(seeds, games.obs_shape, games.num_actions).to(device)
-    settings = Settings(ppo.learning_rate, ppo.adam_epsilon, ppo.entropy_weight, ppo.value_weight, ppo.max_norm)
-    learner = PPOLearner(network, _noise(seeds, network), settings, ppo.clip, torch_generator(seeds.replay))
-    stacks = _stacks(games, game, 1, ppo.gamma)
-    player = RolloutPlayer(games, stacks, learner.policy, ppo.rollout_steps, ppo.gamma, ppo.trace_decay)
-    notes = (*describe_device(device), note, ppo.describe(), run.describe_end())
+    learner = build_ppo(seeds, ppo, games.obs_shape, games.num_actions, device)
+    if len(games.obs_shape) == 1:
+        stacks = GameVectors(games.num_envs, 1, ppo.gamma)
+        newest = partial(_vectors, stacks, device)
+    else:
+        stacks = few_rows(games.num_envs, games.obs_shape, device, channels_last=learner.form.channels_last)
+        newest = stacks.stacks
+    player = RolloutPlayer(games, stacks, newest, learner.policy, ppo.rollout_steps, ppo.gamma, ppo.trace_decay)
+    arithmetic = learner.form.describe(device)
+    notes = (*describe_device(device), note, ppo.describe(), run.describe_end(), arithmetic)
     return RolloutsHere(device, learner, player, notes)
 
 
@@ -105,9 +112,9 @@ def gradients_elsewhere(
     return _elsewhere(run, game, a2c, vector, player, players, _gradients_of, size, said)
 
 
-def build_network(seeds: Seeds, obs_shape: tuple[int, ...], num_actions: int) -> nn.Module:
+def build_network(seeds: Seeds, obs_shape: tuple[int, ...], num_actions: int, one_stream: bool = False) -> nn.Module:
     """Return the network on the CPU; the same seed gives the same weights."""
-    return actor_critic(obs_shape, num_actions, torch_generator(seeds.network))
+    return actor_critic(obs_shape, num_actions, torch_generator(seeds.network), one_stream=one_stream)
 
 
 def build_learner(
@@ -116,6 +123,18 @@ def build_learner(
     """Return the learner, with its network on `device`."""
     network = build_network(seeds, obs_shape, num_actions).to(device)
     return _learner_of(network, seeds, a2c)
+
+
+def build_ppo(
+    seeds: Seeds, ppo: PPOOptions, obs_shape: tuple[int, ...], num_actions: int, device: torch.device
+) -> PPOLearner:
+    """Return the learner of proximal policy optimisation, with its network on `device`."""
+    prepare_memory()
+    frames = len(obs_shape) == 3
+    network = build_network(seeds, obs_shape, num_actions, one_stream=frames).to(device)
+    settings = Settings(ppo.learning_rate, ppo.adam_epsilon, ppo.entropy_weight, ppo.value_weight, ppo.max_norm)
+    order, form = torch_generator(seeds.replay), fastest_form(ppo.precision, device) if frames else PLAIN
+    return PPOLearner(network, _noise(seeds, network), settings, ppo.clip, order, form=form)
 
 
 def _elsewhere(
@@ -192,6 +211,10 @@ def _stacks(games: VectorEnv, game: GameOptions, n_step: int, gamma: float) -> G
 def _learner_of(network: nn.Module, seeds: Seeds, a2c: A2COptions, descent: Descent | None = None) -> A2CLearner:
     settings = Settings(a2c.learning_rate, a2c.adam_epsilon, a2c.entropy_weight, a2c.value_weight, a2c.max_norm)
     return A2CLearner(network, _noise(seeds, network), settings, descent)
+
+
+def _vectors(stacks: GameVectors, device: torch.device) -> Tensor:
+    return torch.from_numpy(stacks.obs()).to(device)
 
 
 def _noise(seeds: Seeds, network: nn.Module) -> torch.Generator:

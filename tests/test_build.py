@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from fastdqn.build import _learning, build_device_replay, fastest_form, one_game, schedule_of
+from fastdqn.build import _learning, build_device_replay, one_game, schedule_of
 from fastdqn.execution.devices import has_bf16
-from fastdqn.options.dqn import UpdateOptions
+from fastdqn.forms import fastest_form
 from fastdqn.options.groups import groups_of
 from fastdqn.options.run import RunOptions
 from fastdqn.replay.prioritized import PrioritizedReplay
@@ -29,9 +29,9 @@ def test_bf16_is_the_default_only_where_it_is_fast(monkeypatch: pytest.MonkeyPat
         monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda capability=capability: capability)
         monkeypatch.setattr("fastdqn.execution.devices._cpu_flags", lambda flags=flags: flags)
         assert has_bf16(CPU) is expected
-        assert fastest_form(UpdateOptions(), CPU).bf16 is expected
-    assert fastest_form(UpdateOptions(precision="bf16"), CPU).bf16
-    assert not fastest_form(UpdateOptions(precision="fp32"), CPU).bf16
+        assert fastest_form("auto", CPU).bf16 is expected
+    assert fastest_form("bf16", CPU).bf16
+    assert not fastest_form("fp32", CPU).bf16
 
 
 def test_there_are_as_many_atoms_as_asked_for() -> None:

@@ -14,15 +14,14 @@ import torch
 from bench import priorities
 from fastdqn.algorithms.descent import fused_adam_on
 from fastdqn.algorithms.diagnostics import Diagnostics
-from fastdqn.algorithms.dqn import Form
-from fastdqn.build import fastest_form
+from fastdqn.algorithms.form import Form
 from fastdqn.cli import scripts
 from fastdqn.errors import UserError
 from fastdqn.execution.devices import describe_device, has_bf16, prepare_device
 from fastdqn.execution.graphs import graphs_on
 from fastdqn.execution.player import PlayerWeights
+from fastdqn.forms import fastest_form
 from fastdqn.networks.arithmetic import arithmetic_on, in_bf16
-from fastdqn.options.dqn import UpdateOptions
 from fastdqn.options.parts import VARIANTS
 from fastdqn.replay.memory import describe_frame_replay
 from fastdqn.replay.prioritized import PrioritizedReplay
@@ -60,12 +59,12 @@ def test_the_form_of_an_update_on_mps(monkeypatch: pytest.MonkeyPatch, fused: bo
     place = "torch.utils._foreach_utils._get_fused_kernels_supported_devices"
     monkeypatch.setattr(place, lambda: ["cuda", "cpu", *(["mps"] if fused else [])])
     for precision in ("auto", "fp32"):
-        assert fastest_form(UpdateOptions(precision=precision), MPS) == Form(fused=fused)
-    assert fastest_form(UpdateOptions(precision="fp32"), CPU) == FAST
+        assert fastest_form(precision, MPS) == Form(fused=fused)
+    assert fastest_form("fp32", CPU) == FAST
     assert not graphs_on(MPS)
     assert not has_bf16(MPS)
     with pytest.raises(UserError, match="--precision bf16 is not for --device mps"):
-        fastest_form(UpdateOptions(precision="bf16"), MPS)
+        fastest_form("bf16", MPS)
 
 
 def test_what_is_said_of_mps() -> None:

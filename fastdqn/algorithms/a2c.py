@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import copy
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from fastdqn.algorithms.descent import Local, build_adam, load_optimizer
+from fastdqn.algorithms.form import PLAIN, Form
+from fastdqn.networks.arithmetic import in_bf16
+from fastdqn.networks.lowered import Lowered
+from fastdqn.networks.torso import use_channels_last
 from fastdqn.seam import Descent, Group
 from fastdqn.states import NothingUnfinished, on_cpu
 from fastdqn.types import Metrics, Samples
@@ -35,11 +40,18 @@ class Policy:
     Args:
         network: returns logits (B, A) and values (B,).
         noise: random numbers, on the network's device.
+        outputs: computes what the network returns, where that is not done by calling it.
     """
 
-    def __init__(self, network: nn.Module, noise: torch.Generator) -> None:
+    def __init__(
+        self,
+        network: nn.Module,
+        noise: torch.Generator,
+        outputs: Callable[[Tensor], tuple[Tensor, Tensor]] | None = None,
+    ) -> None:
         self.network = network
         self.noise = noise
+        self._outputs = outputs or network
 
     @property
     def device(self) -> torch.device:
@@ -53,7 +65,7 @@ class Policy:
     def draw(self, obs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return actions as `act` does, their log probabilities and the values, (N,) each, without gradient."""
         with torch.no_grad():
-            logits, values = self.network(obs)
+            logits, values = self._outputs(obs)
         log_probabilities = logits.log_softmax(dim=1)
         action = torch.multinomial(log_probabilities.exp(), 1, generator=self.noise)
         return action.squeeze(1), log_probabilities.gather(1, action).squeeze(1), values
@@ -61,12 +73,12 @@ class Policy:
     def probabilities(self, obs: Tensor) -> Tensor:
         """Return the probabilities of the actions, (N, A)."""
         with torch.no_grad():
-            return self.network(obs)[0].softmax(dim=1)
+            return self._outputs(obs)[0].softmax(dim=1)
 
     def values(self, obs: Tensor) -> Tensor:
         """Return the values (N,), without gradient."""
         with torch.no_grad():
-            return self.network(obs)[1]
+            return self._outputs(obs)[1]
 
 
 class A2CLearner(NothingUnfinished):
@@ -82,6 +94,7 @@ class A2CLearner(NothingUnfinished):
         noise: random numbers of the actions, on the same device.
         settings: of an update.
         descent: what becomes of gradients; by default they are stepped here.
+        form: how the arithmetic is laid out.
     """
 
     def __init__(
@@ -90,14 +103,20 @@ class A2CLearner(NothingUnfinished):
         noise: torch.Generator,
         settings: Settings = Settings(),
         descent: Descent | None = None,
+        form: Form = PLAIN,
     ) -> None:
         self.network = network
-        self.policy = Policy(network, noise)
+        self.policy = Policy(network, noise, self.outputs)
         self.device = self.policy.device
         self.descent: Descent = descent or Local()
+        self.form = form
         self._settings = settings
+        if form.channels_last:
+            use_channels_last(network)
+        self._lowered = Lowered(copy.deepcopy(network), network) if form.bf16 else None
+        self._computing = network if self._lowered is None else self._lowered.network
         parameters = list(network.parameters())
-        adam = build_adam(parameters, settings.learning_rate, settings.adam_epsilon, fused=False, capturable=False)
+        adam = build_adam(parameters, settings.learning_rate, settings.adam_epsilon, form.fused, form.capturable)
         self.group = Group("actor-critic", parameters, adam, settings.max_norm)
 
     @property
@@ -109,6 +128,15 @@ class A2CLearner(NothingUnfinished):
         """Return actions (N,) drawn by their probabilities."""
         return self.policy.act(obs)
 
+    def outputs(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the logits (B, A) and the values (B,) of (B, C, H, W) uint8 or (B, D) float32, as an update computes
+        them.
+        """
+        if self._lowered is not None:
+            self._lowered.keep_up()
+        with in_bf16(self.device, self.form.bf16):
+            return self._computing(obs)
+
     def groups(self) -> Sequence[Group]:
         """Return the one group, the whole network."""
         return (self.group,)
@@ -119,7 +147,7 @@ class A2CLearner(NothingUnfinished):
         The metrics are those of Lapan 2020, chapter 13: means of advantages, values and returns (batch_rewards), and
         the parts of the loss, each with its weight.
         """
-        logits, values = self.network(batch.obs)
+        logits, values = self.outputs(batch.obs)
         log_probabilities = logits.log_softmax(dim=1)
         advantage = batch.target - values.detach()
         taken = log_probabilities.gather(1, batch.action.unsqueeze(1)).squeeze(1)
@@ -142,12 +170,17 @@ class A2CLearner(NothingUnfinished):
 
     def backward(self, group: Group, loss: Tensor) -> None:
         """Leave the gradient of `loss` with the parameters of `group`; what was there is dropped."""
-        for parameter in group.parameters:
+        parameters = group.parameters if self._lowered is None else self._lowered.network.parameters()
+        for parameter in parameters:
             parameter.grad = None
         loss.backward()
+        if self._lowered is not None:
+            self._lowered.raise_gradient()
 
-    def stepped(self, group: Group) -> None:
-        """Do nothing: there is no other network."""
+    def stepped(self, group: Group) -> None:  # noqa: ARG002 - there is one group
+        """Lower what has changed."""
+        if self._lowered is not None:
+            self._lowered.refresh()
 
     def update(self, batch: Any) -> Metrics:
         """Make one update on `batch` (B samples on the learner's device); does not wait for it."""

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from fastdqn.algorithms.descent import Local, build_adam, build_rmsprop, load_optimizer, set_learning_rate
+from fastdqn.algorithms.form import PLAIN, Form
 from fastdqn.algorithms.losses import weighted_mean
 from fastdqn.algorithms.objectives import Objective, ValueObjective
 from fastdqn.foreach import copy_all, lerp_all
@@ -24,25 +25,6 @@ from fastdqn.seeds import as_int
 from fastdqn.states import NothingUnfinished, on_cpu, set_generator
 from fastdqn.types import Batch, Metrics
 
-
-@dataclass(frozen=True)
-class Form:
-    """How the arithmetic of an update is laid out; what is computed stays the same."""
-
-    channels_last: bool = False  # convolutions over (N, H, W, C)
-    fused: bool = False  # Adam in one kernel
-    bf16: bool = False  # the network's body in bfloat16; its last layer, targets, loss and optimiser stay float32
-    capturable: bool = False  # the step size is read from the device: it may change between replays of a graph
-
-    def describe(self, device: torch.device) -> str:
-        """Return one line about the precision of an update on `device`."""
-        if self.bf16:
-            return "arithmetic: bf16 with a float32 last layer"
-        rounded = device.type == "cuda" and torch.backends.cudnn.allow_tf32
-        return f"arithmetic: float32{', TF32 in convolutions' if rounded else ''}"
-
-
-PLAIN = Form()
 PROGRESS = {"epsilon": ".3f", "loss": ".3g"}
 """What the progress line of a run of DQN shows, and in which format."""
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from fastdqn.algorithms.a2c import A2CLearner, Settings
 from fastdqn.algorithms.descent import set_learning_rate
+from fastdqn.algorithms.form import PLAIN, Form
 from fastdqn.seam import Descent, Group
 from fastdqn.types import EpisodeEnd, Metrics
 
@@ -38,7 +39,14 @@ class Rollout(NamedTuple):
             order = torch.randperm(count, generator=generator).to(self.samples.action.device)
             for begin in range(0, count, size):
                 rows = order[begin : begin + size]
-                yield PolicySamples._make(column[rows] for column in self.samples)
+                yield PolicySamples._make(taken(column, rows) for column in self.samples)
+
+
+def taken(column: Tensor, rows: Tensor) -> Tensor:
+    """Return some rows; frames keep their layout, with channels last or not."""
+    if column.ndim == 4 and column.is_contiguous(memory_format=torch.channels_last):
+        return column.permute(0, 2, 3, 1)[rows].permute(0, 3, 1, 2)
+    return column[rows]
 
 
 class PPOLearner(A2CLearner):
@@ -56,6 +64,7 @@ class PPOLearner(A2CLearner):
         clip: c.
         order: random numbers of the order in which samples are learnt from, on the CPU.
         descent: what becomes of gradients; by default they are stepped here.
+        form: how the arithmetic is laid out.
     """
 
     def __init__(
@@ -66,8 +75,9 @@ class PPOLearner(A2CLearner):
         clip: float,
         order: torch.Generator,
         descent: Descent | None = None,
+        form: Form = PLAIN,
     ) -> None:
-        super().__init__(network, noise, settings, descent)
+        super().__init__(network, noise, settings, descent, form)
         self.order = order
         self._clip = clip
 
@@ -86,7 +96,7 @@ class PPOLearner(A2CLearner):
 
     def gradient(self, group: Group, batch: PolicySamples) -> Metrics:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Leave the gradient of the loss on `batch` (B samples on the device) with the network."""
-        logits, values = self.network(batch.obs)
+        logits, values = self.outputs(batch.obs)
         log_probabilities = logits.log_softmax(dim=1)
         taken = log_probabilities.gather(1, batch.action.unsqueeze(1)).squeeze(1)
         entropy = -(log_probabilities.exp() * log_probabilities).sum(dim=1)

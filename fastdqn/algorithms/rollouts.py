@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fastdqn.algorithms.a2c import Policy
-from fastdqn.algorithms.ppo import PolicySamples, Rollout
+from fastdqn.algorithms.ppo import PolicySamples, Rollout, taken
 from fastdqn.algorithms.returns import generalised_advantages
 from fastdqn.envs.vector import VectorEnv
+from fastdqn.replay.ring import FrameReplay
 from fastdqn.replay.stacks import GameStacks
 from fastdqn.states import set_generator
 from fastdqn.types import EpisodeEnd
@@ -27,7 +28,8 @@ class RolloutPlayer:
 
     Args:
         games: N of them.
-        stacks: for these games.
+        stacks: what makes observations of these games.
+        newest: returns the newest of them, (N, C, H, W) uint8 or (N, D) float32, where the policy is.
         policy: that plays.
         steps: T.
         gamma: discount of future rewards for each env step.
@@ -35,11 +37,19 @@ class RolloutPlayer:
     """
 
     def __init__(
-        self, games: VectorEnv, stacks: GameStacks, policy: Policy, steps: int, gamma: float, trace_decay: float
+        self,
+        games: VectorEnv,
+        stacks: GameStacks | FrameReplay,
+        newest: Callable[[], Tensor],
+        policy: Policy,
+        steps: int,
+        gamma: float,
+        trace_decay: float,
     ) -> None:
         self.num_envs = games.num_envs
         self._games = games
         self._stacks = stacks
+        self._newest = newest
         self._policy = policy
         self._steps = steps
         self._gamma = gamma
@@ -54,7 +64,7 @@ class RolloutPlayer:
         played: list[NDArray[np.float32]] = []  # reward, discount, continues, real of each step, (4, N)
         episodes: tuple[EpisodeEnd, ...] = ()
         for _ in range(self._steps):
-            obs = torch.from_numpy(self._stacks.obs()).to(device)
+            obs = self._newest()
             action, log_probability, value = self._policy.draw(obs)
             actions = action.cpu().numpy()
             self._games.send(actions)
@@ -66,14 +76,15 @@ class RolloutPlayer:
             over = step.terminated | step.truncated
             played.append(np.stack([step.reward, discount, ~over, ~step.reset]).astype(np.float32))
             episodes += step.episodes
-        values.append(self._policy.values(torch.from_numpy(self._stacks.obs()).to(device)))
+        values.append(self._policy.values(self._newest()))
         value = torch.stack(values)  # (T + 1, N)
         reward, discount, continues, real = torch.from_numpy(np.stack(played, axis=1)).to(device)  # (T, N) each
         advantage = generalised_advantages(reward, discount, value[:-1], value[1:], continues, self._trace_decay)
-        columns = [torch.stack(column) for column in zip(*rows, strict=True)]
         kept = real.flatten().nonzero().squeeze(1)
-        flat = [column.flatten(0, 1)[kept] for column in (*columns, advantage, advantage + value[:-1])]
-        return Rollout(PolicySamples._make(flat), len(kept), episodes)
+        obs, *columns = (torch.cat(column) for column in zip(*rows, strict=True))
+        flat = (*columns, advantage.flatten(), (advantage + value[:-1]).flatten())
+        samples = PolicySamples(taken(obs, kept), *(column[kept] for column in flat))
+        return Rollout(samples, len(kept), episodes)
 
     def state(self) -> dict[str, Any]:
         """Return the running games, and where the random numbers of the actions stand."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from fastdqn.errors import UserError
 from fastdqn.options.agents import Changes
@@ -78,6 +78,9 @@ class PPOOptions:
     """Weight of the squared error of the value in the loss."""
     max_norm: float = 0.5
     """Gradients are clipped to this norm."""
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """Arithmetic of the network's body where frames are observed; auto is bf16 on GPUs and processors that have
+    instructions for it. Last layers, values, loss and optimiser are always float32, and so is everything on mps."""
 
     def check(self) -> None:
         """Raise UserError for a value out of range."""

@@ -19,7 +19,8 @@ import torch
 
 from fastdqn import build_actor_critic
 from fastdqn.algorithms.a2c import A2CLearner
-from fastdqn.algorithms.dqn import PLAIN, DQNLearner
+from fastdqn.algorithms.dqn import DQNLearner
+from fastdqn.algorithms.form import PLAIN
 from fastdqn.build import build_learner
 from fastdqn.envs import games
 from fastdqn.envs.build import Wrappers, build_env, spaces_of
@@ -277,6 +278,9 @@ def _learner_of(
     options: Groups, shape: tuple[int, ...], num_actions: int, device: torch.device
 ) -> DQNLearner | A2CLearner:
     seeds, groups = seeds_of(options.run.seed), (options.update, options.agent, options.parts)
+    if options.ppo is not None:
+        exact = dataclasses.replace(options.ppo, precision="fp32")
+        return build_actor_critic.build_ppo(seeds, exact, shape, num_actions, device)
     if options.actor_critic:
         return build_actor_critic.build_learner(seeds, options.a2c or A2COptions(), shape, num_actions, device)
     channels, height, width = shape

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from fastdqn.algorithms.dqn import DQNLearner, Form
+from fastdqn.algorithms.dqn import DQNLearner
+from fastdqn.algorithms.form import Form
 from fastdqn.options.groups import Groups
 from fastdqn.options.parts import VARIANTS
 from tests.helpers.distributions import ATOMS

@@ -6,8 +6,10 @@ import pytest
 import torch
 
 from fastdqn.algorithms.a2c import Settings
+from fastdqn.algorithms.form import PLAIN, Form
 from fastdqn.algorithms.ppo import PolicySamples, PPOLearner, Rollout
 from fastdqn.networks.actor_critic import actor_critic
+from tests.helpers.learners import KeepsGradients
 from tests.helpers.sb3 import clip_coefficient, first_adam_step, ppo_losses
 
 SETTINGS = Settings(1e-3, 1e-5, entropy_weight=0.01, value_weight=0.5, max_norm=0.5)
@@ -87,3 +89,28 @@ def test_a_loaded_learner_continues_bit_for_bit() -> None:
         learner.update(samples)
     assert all(torch.equal(a, b) for a, b in zip(whole.network.parameters(), other.network.parameters(), strict=True))
     assert torch.equal(torch.randperm(9, generator=whole.order), torch.randperm(9, generator=other.order))
+
+
+@pytest.mark.parametrize("bf16", [False, True])
+def test_the_fast_form_computes_the_same(bf16: bool) -> None:
+    """Channels last, fused Adam, and the body in bfloat16 or not: gradients differ by rounding, the loss is theirs."""
+
+    def learner(form: Form) -> PPOLearner:
+        network = actor_critic((4, 84, 84), 6, torch.Generator().manual_seed(0), one_stream=True)
+        noises = (torch.Generator().manual_seed(seed) for seed in (0, 1))
+        return PPOLearner(network, next(noises), SETTINGS, 0.1, next(noises), KeepsGradients(), form)
+
+    plain, fast = learner(PLAIN), learner(Form(channels_last=True, fused=True, bf16=bf16))
+    rng = torch.Generator().manual_seed(0)
+    obs = torch.randint(0, 256, (32, 4, 84, 84), dtype=torch.uint8, generator=rng)
+    for number in range(3):
+        action, log_probability, _ = plain.policy.draw(obs)
+        advantage, target = torch.randn(2, 32, generator=rng)
+        samples = PolicySamples(obs, action, log_probability, advantage, target)
+        a, b = plain.update(samples).scalars, fast.update(samples).scalars
+        assert float(a["loss_total"]) == pytest.approx(float(b["loss_total"]), rel=2e-2 if bf16 else 1e-5)
+        for learner_ in (plain, fast):
+            torch.testing.assert_close(learner_.policy.values(obs), learner_.outputs(obs)[1])
+        kept = [learner_.descent.gradients for learner_ in (plain, fast)]  # pyright: ignore[reportAttributeAccessIssue]
+        for x, y in zip(*kept, strict=True) if number == 0 else ():  # later ones are of other weights
+            assert (x - y).norm() < (0.2 if bf16 else 1e-5) * x.norm()

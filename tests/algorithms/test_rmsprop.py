@@ -9,7 +9,8 @@ import sys
 import pytest
 import torch
 
-from fastdqn.algorithms.dqn import PLAIN, DQNLearner, Form
+from fastdqn.algorithms.dqn import DQNLearner
+from fastdqn.algorithms.form import PLAIN, Form
 from fastdqn.algorithms.rmsprop import CenteredRMSProp
 from fastdqn.execution.graphs import Graphed
 from fastdqn.execution.side_by_side import SeveralGradients

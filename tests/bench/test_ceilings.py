@@ -31,10 +31,9 @@ def test_what_is_timed_has_the_options_of_a_script() -> None:
     "words",
     [
         ("--form", "fast", "--variant", "rainbow", "--network", "narrow", "--gradient-threads", "2"),
-        (
-            "--form",
-            "plain",
-        ),
+        ("--form", "plain"),
+        ("--form", "a2c"),
+        ("--form", "ppo"),
     ],
 )
 def test_the_update_alone_is_timed(words: tuple[str, ...]) -> None:

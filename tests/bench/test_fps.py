@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from bench import fps
+from bench import fps, fps_ladder
 from fastdqn.errors import RunError, UserError
 from tests.helpers.scripts import ROOT
 
@@ -72,7 +72,7 @@ def test_only_names_scripts_by_number() -> None:
 
 def test_every_script_of_the_ladder_is_timed() -> None:
     scripts = sorted(path.stem for path in (ROOT / "experiments").glob("[0-9]*.py"))
-    assert [rung.script for rung in fps.LADDER] == scripts
+    assert [rung.script for rung in fps_ladder.LADDER] == scripts
 
 
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -81,10 +81,10 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_real_run_of_two_scripts(tmp_path: Path) -> None:
-    words = ("--only", "01,05", "--seconds", "4", "--warmup", "1", "--repeats", "1", "--replay-initial", "100")
+    words = ("--only", "01,20", "--seconds", "2", "--warmup", "0.5", "--repeats", "1", "--replay-initial", "100")
     done = run(tmp_path, *words, "--", "--batch-size", "8", "--threads", "1")
     assert done.returncode == 0, done.stderr
-    for text in ("01_baseline", "05_opencv_wrappers", "of env-only", "ceiling:", "machine:", "samples/step"):
+    for text in ("01_baseline", "20_a2c", "of env-only", "ceiling:", "machine:", "samples/step"):
         assert text in done.stdout
     (results,) = tmp_path.glob("*.jsonl")
     (picture,) = tmp_path.glob("*.png")
@@ -93,9 +93,9 @@ def test_a_real_run_of_two_scripts(tmp_path: Path) -> None:
     for text in results.read_text().splitlines():
         value = json.loads(text)
         kinds.setdefault(value["kind"], []).append(value)
-    assert [row["row"] for row in kinds["row"]] == ["01_baseline", "05_opencv_wrappers"]
-    for row in kinds["row"]:
-        assert row["samples_per_step"] == pytest.approx(8.0, rel=0.15)
+    assert [row["row"] for row in kinds["row"]] == ["01_baseline", "20_a2c"]
+    for row, samples in zip(kinds["row"], (8.0, 1.0), strict=True):
+        assert row["samples_per_step"] == pytest.approx(samples, rel=0.15)
         assert row["env_steps_per_s"] > 1
         assert 0 < row["share_of_env_only"] < 1
         assert 0 < row["share_of_update_only"] < 2
@@ -138,7 +138,7 @@ def test_bad_input_is_one_sentence(tmp_path: Path, words: tuple[str, ...]) -> No
 
 def test_each_row_has_its_own_ceilings() -> None:
     options = fps.BenchOptions(extra=("--num-envs", "16", "--double"))
-    plain, fast = (fps.Row(rung.script, rung) for rung in (fps.LADDER[0], fps.LADDER[-1]))
+    plain, fast = (fps.Row(rung.script, rung) for rung in (fps_ladder.LADDER[0], fps.LADDER[-1]))
     trial = {"batch_size": 32}
     assert fps.ceilings_of(plain, trial, options)["env"] == ("--wrappers", "classic")
     assert fps.ceilings_of(fast, trial, options) == {
@@ -150,6 +150,34 @@ def test_each_row_has_its_own_ceilings() -> None:
         "env": ("--wrappers", "vector", "--num-envs", "4"),
         "update": ("--form", "fast", "--batch-size", "32", "--threads", "1", "--precision", "bf16"),
     }
+
+
+def test_players_share_the_games_of_a_ceiling() -> None:
+    rungs = {rung.script[:2]: fps.Row(rung.script, rung) for rung in fps_ladder.LADDER}
+    options = fps.BenchOptions(extra=("--env-threads", "2"))
+    trial = {"batch_size": 128, "players": 4, "games": 32}
+    assert fps.ceilings_of(rungs["22"], trial, options) == {
+        "env": ("--wrappers", "vector", "--num-envs", "32", "--env-threads", "4"),
+        "update": ("--form", "a2c", "--batch-size", "128"),
+    }
+    trial = {"batch_size": 256, "players": 1, "games": 8}
+    assert fps.ceilings_of(rungs["41"], trial, options) == {
+        "env": ("--wrappers", "vector", "--num-envs", "8", "--env-threads", "2"),
+        "update": ("--form", "ppo", "--batch-size", "256"),
+    }
+
+
+def test_another_algorithm_is_no_gain_over_the_row_above() -> None:
+    """A2C plays ten times what 01 plays, 41 half of that."""
+    rungs = {rung.script[:2]: fps.Row(rung.script, rung) for rung in fps_ladder.LADDER}
+    rows = [rungs["01"], rungs["20"], rungs["41"]]
+    counts = {"samples_per_step": 1.0, "batch_size": 8, "players": 1, "games": 8, "profile": {}}
+    speeds = (100.0, 1000.0, 500.0)
+    trials = {row.label: [{"env_steps_per_s": speed, **counts}] for row, speed in zip(rows, speeds, strict=True)}
+    asked = {pair for row in rows for pair in fps.ceilings_of(row, trials[row.label][0], fps.BenchOptions()).items()}
+    lines = fps.summarise(rows, trials, {key: [2000.0] for key in asked}, fps.BenchOptions())
+    assert [line["gain_over_previous"] for line in lines] == [1.0, 1.0, 0.5]
+    assert [line["gain_over_first"] for line in lines] == [1.0, 10.0, 5.0]
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is CUDA")

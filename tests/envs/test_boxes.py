@@ -120,11 +120,20 @@ def test_pieces_have_the_returns_of_each_env_step() -> None:
     assert player.piece().obs[:, 0].tolist() == [9, 10, 11, 13, 14, 15]
 
 
+def player_of(policy: Policy, trace_decay: float) -> RolloutPlayer:
+    stacks = GameVectors(1, 1, 0.5)
+
+    def newest() -> torch.Tensor:
+        return torch.from_numpy(stacks.obs())
+
+    return RolloutPlayer(many("StairsToy-v0", 1), stacks, newest, policy, 9, 0.5, trace_decay)
+
+
 @pytest.mark.usefixtures("registered")
 def test_rollouts_have_the_advantages_of_each_env_step() -> None:
     """With a value of 100, gamma 1/2 and lambda 0: r - 50 where a game goes on or was truncated, r - 100 at an end."""
     policy = Policy(Fixed(), torch.Generator().manual_seed(0))
-    player = RolloutPlayer(many("StairsToy-v0", 1), GameVectors(1, 1, 0.5), policy, 9, 0.5, 0.0)
+    player = player_of(policy, 0.0)
     rollout = player.rollout()
     samples = rollout.samples
     assert samples.obs[:, 0].tolist() == [1, 2, 3, 5, 6, 7, 9]  # rows of resets are no samples
@@ -132,7 +141,7 @@ def test_rollouts_have_the_advantages_of_each_env_step() -> None:
     torch.testing.assert_close(samples.target, samples.advantage + 100)
     torch.testing.assert_close(samples.log_probability, torch.full((7,), 0.5).log())
     assert (rollout.env_steps, [end.score for end in rollout.episodes]) == (7, [9.0, 21.0])
-    player = RolloutPlayer(many("StairsToy-v0", 1), GameVectors(1, 1, 0.5), policy, 9, 0.5, 1.0)
+    player = player_of(policy, 1.0)
     first = [2 + 0.5 * 3 + 0.25 * 4 + 0.125 * 100, 3 + 0.5 * 4 + 25, 4 + 50]
     second = [6 + 0.5 * 7 + 0.25 * 8, 7 + 0.5 * 8, 8]
     assert player.rollout().samples.target.tolist() == [*first, *second, 60.0]

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from fastdqn.algorithms.dqn import Form
+from fastdqn.algorithms.form import Form
 from fastdqn.execution.graphs import Graphed, GraphedActions
 from fastdqn.networks.noisy import noisy_layers
 from fastdqn.options.parts import VARIANTS

@@ -7,40 +7,53 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from tests.faults.table import SETTINGS, Row, Tally, learnt, script, try_all, whole_run
+from tests.faults.table import SCRIPT, SETTINGS, Row, Tally, learnt, script, try_all, whole_run
 from tests.helpers.scripts import ROOT
 
 END = 400  # env steps
 OFTEN = ("--checkpoint-env-steps", "50")
 FEW = 160  # env steps of a run that is killed at each operation in turn
+CREW = (
+    *("--game", "CartPole-v1", "--threads", "1", "--num-envs", "3", "--checkpoint-minutes", "None"),
+    *("--batch-size", "8", "--n-step", "3", "--synchronous", "--players", "2", "--log-seconds", "1000"),
+)
 KILLER = ("-m", "tests.faults.killer")
 
 
-def random_moments(folder: Path, count: int) -> Tally:
+def random_moments(folder: Path, count: int, name: str = SCRIPT, settings: Sequence[str] = SETTINGS) -> Tally:
     """Kill a run that writes checkpoints all the time, resume it, and hold its end against one that nothing disturbed.
 
     Every third one is killed a second time, while it resumes.
     """
     began = time.monotonic()
-    wanted = learnt(whole_run(folder / "whole", END, *OFTEN))
+    wanted = learnt(whole_run(folder / "whole", END, *OFTEN, name=name, settings=settings))
     takes = time.monotonic() - began
     rng = random.Random(0)
 
     def trial(number: int, after: float, again: float | None) -> str | None:
         runs = folder / f"{number}"
-        _killed(after, *SETTINGS, *OFTEN, "--max-env-steps", str(END), "--runs-dir", str(runs))
+        _killed(name, after, *settings, *OFTEN, "--max-env-steps", str(END), "--runs-dir", str(runs))
         found = list(runs.iterdir()) if runs.exists() else []
         if found and again is not None:
-            _killed(again, "--resume", str(found[0]))
-        return _ends_well(found[0], wanted) if found else None  # it had not begun
+            _killed(name, again, "--resume", str(found[0]))
+        return _ends_well(found[0], wanted, name=name) if found else None  # it had not begun
 
     moments = [(rng.uniform(0.2, 1.1) * takes, rng.uniform(0.3, 1.0) * takes) for _ in range(count)]
     return try_all(
         [partial(trial, i, after, again if i % 3 == 2 else None) for i, (after, again) in enumerate(moments)]
     )
+
+
+def crews(folder: Path, count: int) -> Tally:
+    """The same for two players that wait for each other, half of the trials with samples and half with gradients."""
+    half = (count + 1) // 2
+    samples = random_moments(folder / "21", half, "21_a3c_data", (*CREW, "--pieces", "2"))
+    gradients = random_moments(folder / "22", count - half, "22_a3c_grad", (*CREW, "--gradients", "2"))
+    return Tally(samples.tried + gradients.tried, samples.wrong + gradients.wrong)
 
 
 def each_operation(folder: Path, count: int) -> Tally:
@@ -70,9 +83,9 @@ def each_operation(folder: Path, count: int) -> Tally:
     return try_all(trials[every // 2 :: every])
 
 
-def _killed(after: float, *words: str) -> None:
-    """Start the script and kill it after so many seconds, if it has not ended by then."""
-    path = str(ROOT / "experiments" / "09_cuda_graph.py")
+def _killed(name: str, after: float, *words: str) -> None:
+    """Start a script and kill it after so many seconds, if it has not ended by then."""
+    path = str(ROOT / "experiments" / f"{name}.py")
     with subprocess.Popen(
         [sys.executable, path, *words], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as process:
@@ -95,9 +108,9 @@ def _copy(run: Path, to: Path) -> Path:
     return Path(shutil.copytree(run, to))
 
 
-def _ends_well(run: Path, wanted: object, where: str = "", *words: str) -> str | None:
+def _ends_well(run: Path, wanted: object, where: str = "", *words: str, name: str = SCRIPT) -> str | None:
     """Resume a killed run; return what is wrong with its end, if anything."""
-    done = script("--resume", str(run), *words)
+    done = script("--resume", str(run), *words, name=name)
     if done.returncode == 2 and ("has no checkpoint to resume" in done.stderr or "has no config.json" in done.stderr):
         early = not list(run.glob("checkpoints/*.checkpoint"))
         return None if early else f"{where}it has a checkpoint, but: {done.stderr}"
@@ -111,5 +124,6 @@ def _ends_well(run: Path, wanted: object, where: str = "", *words: str) -> str |
 
 ROWS = (
     Row("kill -9 at a random moment", "resumed, it ends exactly as if nothing had been", 50, 1, random_moments),
+    Row("kill -9 of 21 and 22 at a random moment", "the same, where players wait for each other", 20, 2, crews),
     Row("kill -9 at each operation on a file", "the same", 0, 1, each_operation),
 )

@@ -89,9 +89,11 @@ def learnt(run: Path) -> tuple[Any, ...]:
     return {name: array.tobytes() for name, array in weights.items()}, games, counters
 
 
-def whole_run(folder: Path, env_steps: int, *words: str) -> Path:
+def whole_run(
+    folder: Path, env_steps: int, *words: str, name: str = SCRIPT, settings: Sequence[str] = SETTINGS
+) -> Path:
     """Make a run that nothing disturbs, and return its folder."""
-    done = script(*SETTINGS, "--max-env-steps", str(env_steps), "--runs-dir", str(folder), *words)
+    done = script(*settings, "--max-env-steps", str(env_steps), "--runs-dir", str(folder), *words, name=name)
     assert done.returncode == 0, done.stderr
     (run,) = folder.iterdir()
     return run

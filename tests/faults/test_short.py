@@ -13,7 +13,12 @@ from tests.faults.table import Row, Tally
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs POSIX signals, limits and /proc")
 
 
-LONG = ("kill -9 at each operation on a file", "damage to any file of a run", "wild options in a run's files")
+LONG = (
+    "kill -9 of 21 and 22 at a random moment",
+    "kill -9 at each operation on a file",
+    "damage to any file of a run",
+    "wild options in a run's files",
+)
 """Rows that take so long, even for one trial, that they are among the slow tests."""
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 
 from fastdqn.algorithms.descent import Local
-from fastdqn.algorithms.dqn import PLAIN, DQNLearner, Form
+from fastdqn.algorithms.dqn import DQNLearner
+from fastdqn.algorithms.form import PLAIN, Form
 from fastdqn.build import build_learner
 from fastdqn.networks.qnetwork import QNetwork
 from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions, UpdateOptions

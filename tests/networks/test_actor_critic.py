@@ -39,6 +39,16 @@ def test_the_heads_share_the_convolutions_alone() -> None:
     assert with_gradient == {"body", "value"}
 
 
+def test_in_one_stream_they_share_all_but_the_last_layer() -> None:
+    found = actor_critic(SHAPE, 6, torch.Generator().manual_seed(0), one_stream=True)
+    convolutions = 32 * (4 * 64 + 1) + 64 * (32 * 16 + 1) + 64 * (64 * 9 + 1)
+    expected = convolutions + 512 * (3136 + 1) + 6 * 513 + 513
+    assert sum(parameter.numel() for parameter in found.parameters()) == expected
+    logits, values = found(torch.zeros(3, *SHAPE, dtype=torch.uint8))
+    assert (logits.shape, values.shape, logits.dtype) == ((3, 6), (3,), torch.float32)
+    assert sum(parameter.numel() for parameter in found.get_submodule("value").parameters()) == 513
+
+
 def test_for_vectors_they_share_nothing() -> None:
     found = network((4,))
     logits, values = found(torch.randn(7, 4))

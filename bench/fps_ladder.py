@@ -1,0 +1,77 @@
+"""What bench/fps.py can time: the scripts of the ladder, and one of them with an option that takes several values."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+from fastdqn.errors import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class Rung:
+    """A script of the ladder, and the ceilings that it is compared with: its games alone, its update alone."""
+
+    script: str
+    wrappers: str
+    form: str = "plain"
+
+    @property
+    def actor_critic(self) -> bool:
+        """Whether it is one; the others are agents by paper with a replay."""
+        return self.form in ("a2c", "ppo")
+
+
+LADDER = (
+    Rung("01_baseline", "classic"),
+    Rung("02_play_steps", "classic"),
+    Rung("03_parallel", "classic"),
+    Rung("04_cuda_async", "classic"),
+    Rung("05_opencv_wrappers", "opencv"),
+    Rung("06_vector_env", "vector"),
+    Rung("07_device_replay", "vector"),
+    Rung("08_overlap", "vector"),
+    Rung("09_cuda_graph", "vector", "fast"),
+    Rung("10_rainbow", "vector", "fast"),
+    Rung("11_pong_in_seconds", "vector", "fast"),
+    Rung("20_a2c", "vector", "a2c"),
+    Rung("21_a3c_data", "vector", "a2c"),
+    Rung("22_a3c_grad", "vector", "a2c"),
+    Rung("41_ppo_ranks", "vector", "ppo"),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One line of the table: a script with fixed options."""
+
+    label: str
+    rung: Rung
+    extra: tuple[str, ...] = ()
+
+
+def chosen(only: str) -> list[Rung]:
+    """Return the rungs that `only` names."""
+    if not only.strip():
+        return list(LADDER)
+    rungs: list[Rung] = []
+    for word in (part.strip() for part in only.split(",")):
+        found = [rung for rung in LADDER if word and rung.script.startswith(word)]
+        if not found:
+            raise UserError(f"--only {word}: there is no such script; there are {', '.join(r.script for r in LADDER)}.")
+        rungs += found
+    return rungs
+
+
+def sweep_values(sweep: str) -> tuple[str, list[str]]:
+    """Return the option and the values of `steps=1..6` or `batch-size=16,32`."""
+    match = re.fullmatch(
+        r"([a-z][a-z0-9-]*)=(?:(\d+)\.\.(\d+)|((?!\S*\.\.)[^,\s]+(?:,[^,\s]+)*))", sweep.strip().replace("_", "-")
+    )
+    if match is None:
+        raise UserError(f"--sweep {sweep!r} is not of the form option=1..6 or option=16,32,64.")
+    name, low, high, listed = match.groups()
+    values = listed.split(",") if listed else [str(value) for value in range(int(low), int(high) + 1)]
+    if not values:
+        raise UserError(f"--sweep {sweep!r}: the first value is above the last.")
+    return name, values
