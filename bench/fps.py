@@ -14,6 +14,7 @@ The table goes to the terminal; JSON lines and a plot go to --out.
     python bench/fps.py --only 02,03 -- --threads 1        options after -- go to the scripts
     python bench/fps.py --only 01,09 -- --batch-size 8     the Nature regime: 8 samples for each env step
     python bench/fps.py --only 06,07,08,09 --profile         where the time of a loop goes
+    python bench/fps.py --only "20, 21 --players 1, 21 --players 2"    options of one script alone
     python bench/fps.py --only 10 --sweep variant=dqn,prioritized,rainbow -- --batch-size 8
 """
 
@@ -50,7 +51,8 @@ ROOT = Path(__file__).resolve().parent.parent
 @dataclasses.dataclass(frozen=True)
 class BenchOptions:
     only: str = ""
-    """Scripts to time, by number or name, separated by commas; by default all."""
+    """Scripts to time, by number or name, separated by commas, each with options of its own if it is to have any; by
+    default all."""
     cuda: bool = False
     """The same as --device cuda."""
     device: str | None = None
@@ -80,12 +82,12 @@ class BenchOptions:
 def rows_of(options: BenchOptions) -> list[Row]:
     """Return what is to be timed, in the order of the table."""
     if not options.sweep:
-        return [Row(rung.script, rung) for rung in chosen(options.only)]
-    rungs = chosen(options.only or "02")
-    if len(rungs) != 1:
+        return chosen(options.only)
+    rows = chosen(options.only or "02")
+    if len(rows) != 1:
         raise UserError("--sweep times one script; name it with --only.")
-    name, values = sweep_values(options.sweep)
-    return [Row(f"{rungs[0].script} {name}={value}", rungs[0], (f"--{name}", value)) for value in values]
+    (row,), (name, values) = rows, sweep_values(options.sweep)
+    return [Row(f"{row.label} {name}={value}", row.rung, (*row.extra, f"--{name}", value)) for value in values]
 
 
 def time_script(row: Row, options: BenchOptions, device: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import shlex
 
 from fastdqn.errors import UserError
 
@@ -50,17 +51,18 @@ class Row:
     extra: tuple[str, ...] = ()
 
 
-def chosen(only: str) -> list[Rung]:
-    """Return the rungs that `only` names."""
+def chosen(only: str) -> list[Row]:
+    """Return the rows that `only` names: scripts by number or name, each with options of its own if it has any."""
     if not only.strip():
-        return list(LADDER)
-    rungs: list[Rung] = []
-    for word in (part.strip() for part in only.split(",")):
+        return [Row(rung.script, rung) for rung in LADDER]
+    rows: list[Row] = []
+    for part in only.split(","):
+        word, *extra = shlex.split(part) or [""]
         found = [rung for rung in LADDER if word and rung.script.startswith(word)]
         if not found:
             raise UserError(f"--only {word}: there is no such script; there are {', '.join(r.script for r in LADDER)}.")
-        rungs += found
-    return rungs
+        rows += [Row(" ".join([rung.script, *extra]), rung, tuple(extra)) for rung in found]
+    return rows
 
 
 def sweep_values(sweep: str) -> tuple[str, list[str]]:

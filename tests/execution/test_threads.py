@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,10 +26,16 @@ BF16 = dataclasses.replace(FAST, bf16=True)
 
 @pytest.fixture(autouse=True)
 def two_threads() -> Iterator[None]:
+    """On all cores: on the one that each of pytest-xdist's workers has, they would wait for each other."""
     before = torch.get_num_threads()
+    own: set[int] = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
+    if own:
+        os.sched_setaffinity(0, range(os.cpu_count() or 1))
     torch.set_num_threads(2)
     yield
     torch.set_num_threads(before)
+    if own:
+        os.sched_setaffinity(0, own)
 
 
 class Doctored(Threads):

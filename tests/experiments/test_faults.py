@@ -112,8 +112,8 @@ def test_ctrl_c_in_one_process(tmp_path: Path, script: str, words: tuple[str, ..
 
 
 def test_an_exception_in_one_of_many_games(tmp_path: Path) -> None:
-    words = ("--game", "tests.helpers.toys:Faulty", *TRAINING[2:])
-    with started("09_cuda_graph", tmp_path, *words) as run:
+    words = ("--game", "tests.helpers.toys:Faulty", *TRAINING[2:], "--num-envs", "3", "--steps", "12")
+    with started("09_cuda_graph", tmp_path, *words, "--batch-size", "1") as run:
         code, _, err = run.finish(60)
     assert code == 1
     assert_the_environment_is_named(err)
