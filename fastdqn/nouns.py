@@ -14,9 +14,11 @@ from fastdqn.algorithms.exploration import Player, VectorEpsilonGreedy
 from fastdqn.algorithms.pieces import PiecePlayer
 from fastdqn.algorithms.ppo import PPOLearner
 from fastdqn.algorithms.rollouts import RolloutPlayer
+from fastdqn.algorithms.sac import ControlPolicy, SACLearner
 from fastdqn.envs.vector import VectorEnv
 from fastdqn.execution.crew import CrewPlan
 from fastdqn.execution.player import PlayerPlan, PlayerWeights
+from fastdqn.replay.boxes import BoxReplay
 from fastdqn.replay.prioritized import DeviceReplay
 from fastdqn.replay.stacks import GameStacks
 from fastdqn.replay.transitions import TransitionList
@@ -94,4 +96,15 @@ class ActorCriticElsewhere(NamedTuple):
     learner: A2CLearner
     weights: PlayerWeights
     plan: CrewPlan
+    notes: tuple[str, ...]
+
+
+class ControlHere(NamedTuple):
+    """Many games at once with continuous actions, and a replay of their vectors, all in this process."""
+
+    device: torch.device
+    games: VectorEnv
+    learner: SACLearner
+    replay: BoxReplay
+    policy: ControlPolicy
     notes: tuple[str, ...]

@@ -3,7 +3,8 @@
 Shapes are written with these letters everywhere:
 
     B  batch          T  time           N  environments
-    A  actions        Z  atoms          C H W  channels (stacked frames), height, width
+    A  actions, or the numbers of a continuous one
+    Z  atoms          C H W  channels (stacked frames), height, width
     D  numbers of a vector that is observed instead of frames
 
 Counters are `frames` (emulator ticks), `env_steps` (decisions of the agent, `frame_skip` frames each) and
@@ -69,11 +70,11 @@ class Transition(NamedTuple):
 class Batch(NamedTuple):
     """B transitions as tensors on one device."""
 
-    obs: torch.Tensor  # (B, C, H, W) uint8
-    action: torch.Tensor  # (B,) int64
+    obs: torch.Tensor  # (B, C, H, W) uint8, or (B, D) float32
+    action: torch.Tensor  # (B,) int64, or where actions are continuous (B, A) float32 from -1 to 1
     reward: torch.Tensor  # (B,) float32
     discount: torch.Tensor  # (B,) float32
-    next_obs: torch.Tensor  # (B, C, H, W) uint8
+    next_obs: torch.Tensor  # as obs
     weight: torch.Tensor | None = None  # (B,) float32, importance weights of which the largest is 1; None for ones
     slot: torch.Tensor | None = None  # (B,) int64, where each is kept, so that its priority can be written back
 

@@ -109,6 +109,8 @@ def _defaults(options_type: type[OptionsT], words: Sequence[str], game: str, dev
     """
     defaults = changed(defaults_of(options_type), {"run": {"device": device}})
     named, had = _value_of("--game", words) or game, groups_of(defaults)
+    if had.continuous:
+        games.control_id(named)  # raises the sentence for what it is not
     custom = not games.is_atari(named) if had.actor_critic else games.is_custom(named)
     rom = (games.registered_id(named) or named) if custom else games.rom_of(named)
     agent, variant, protocol = (_value_of(option, words) for option in ("--agent", "--variant", "--protocol"))

@@ -1,4 +1,6 @@
-"""Environments that Gymnasium knows by an id and that show vectors, say CartPole-v1."""
+"""Environments that Gymnasium knows by an id and that show vectors: with numbered actions, say CartPole-v1, or with
+continuous ones, say Pendulum-v1.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box
 
-from fastdqn.envs.own import OwnEnv, check_actions, kind_of, said_of
+from fastdqn.envs.own import OwnEnv, check_actions, kind_of, plain_said_of, said_of
 from fastdqn.errors import UserError
 
 
@@ -44,19 +46,61 @@ class BoxEnv(OwnEnv):
         try:
             known = gymnasium.spec(self.name)
             return gymnasium.make(known, render_mode="rgb_array", disable_env_checker=True)
+        except gymnasium.error.DependencyNotInstalled as error:
+            extra = "; fastdqn's extra has it: pip install 'fastdqn[mujoco]'" if "mujoco" in str(error).lower() else ""
+            raise UserError(f"{self.name} needs a package that is missing: {plain_said_of(error)}{extra}.") from error
         except Exception as error:  # whatever an environment's own constructor raises
             raise UserError(f"The environment {self.name} cannot be made: {said_of(error)}.") from error
 
     def _check_spaces(self, actions: Any, shown: Any) -> None:
-        check_actions(self.name, actions)
+        self._check_actions(actions)
         if not isinstance(shown, Box) or len(shown.shape) != 1 or "float" not in str(cast(Any, shown).dtype):
             raise UserError(
                 f"{self.name} shows {kind_of(shown)}, but of registered environments an agent here learns from vectors "
                 "alone: a Box of floats (D,)."
             )
 
+    def _check_actions(self, actions: Any) -> None:
+        check_actions(self.name, actions)
+
     def _seen(self, shown: Any) -> Any:
         vector = np.array(shown, np.float32)
         if vector.shape != self.observation_space.shape:
             raise ValueError(f"it shows {vector.shape}, but its observation_space says {self.observation_space.shape}")
         return vector
+
+
+class ControlEnv(BoxEnv):
+    """A registered environment with continuous actions: an agent's are (A,) from -1 to 1, and are scaled here, and
+    nowhere else, to what the environment takes. What is beyond -1 or 1 is clipped.
+
+    Args:
+        name: the id.
+        frame_limit: steps that a game may have, beside a limit of its own.
+
+    Raises:
+        UserError: a package that it needs is missing, or it cannot be learnt from here.
+    """
+
+    def _take(self, actions: Any) -> None:
+        self._low, self._high = actions.low, actions.high
+        self._middle = (np.float64(actions.high) + actions.low) / 2.0
+        self._half = (np.float64(actions.high) - actions.low) / 2.0
+        self._first, self._count = 0, len(actions.low)
+        self.action_space = Box(-1.0, 1.0, actions.shape, np.float32)
+
+    def _given(self, action: Any) -> Any:
+        scaled = (self._middle + self._half * action).astype(self._low.dtype)
+        return np.clip(scaled, self._low, self._high)
+
+    def _check_actions(self, actions: Any) -> None:
+        if not isinstance(actions, Box) or len(actions.shape) != 1 or "float" not in str(cast(Any, actions).dtype):
+            raise UserError(
+                f"{self.name} has the action space {kind_of(actions)}, but an agent here acts with a vector of numbers: "
+                "a Box of floats (A,)."
+            )
+        if not (np.isfinite(actions.low).all() and np.isfinite(actions.high).all() and (actions.low < actions.high).all()):
+            raise UserError(
+                f"{self.name} has actions without finite bounds, the lower below the upper, which an agent's, from -1 to "
+                "1, could be scaled to."
+            )

@@ -7,9 +7,10 @@ from typing import Any, Literal, get_args
 import ale_py
 import cv2
 import gymnasium
+from gymnasium.spaces import Box
 
 from fastdqn.envs import classic, games, opencv
-from fastdqn.envs.boxes import BoxEnv
+from fastdqn.envs.boxes import BoxEnv, ControlEnv
 from fastdqn.envs.own import OwnEnv, WholePicture
 from fastdqn.errors import UserError
 from fastdqn.options.game import OWN_GAME, GameOptions
@@ -20,8 +21,11 @@ PlayEnv = gymnasium.Env[Any, Any]
 """An environment that yields stacked uint8 observations and has `pop_finished` for whole-game scores."""
 
 
-def build_env(game: GameOptions, wrappers: Wrappers = "classic", side: int = 84) -> PlayEnv:
-    """Return `game` behind the wrappers: observations (frame_stack, side, side) uint8, Discrete actions.
+def build_env(
+    game: GameOptions, wrappers: Wrappers = "classic", side: int = 84, continuous: bool = False
+) -> PlayEnv:
+    """Return `game` behind the wrappers: observations (frame_stack, side, side) uint8, Discrete actions; where vectors
+    are shown (D,) float32, and with `continuous` actions (A,) float32 from -1 to 1.
 
     The classic wrappers know frames of 84x84 only. An environment of one's own has wrappers of its own, whichever are
     asked for, so that every script shows the same of it.
@@ -33,7 +37,7 @@ def build_env(game: GameOptions, wrappers: Wrappers = "classic", side: int = 84)
         RunError: an environment of one's own failed.
     """
     cv2.setNumThreads(0)
-    env = bare_env(game)
+    env = bare_env(game, continuous)
     if isinstance(env, BoxEnv):
         return classic.ScoreKeeper(env)
     if isinstance(env, OwnEnv):
@@ -55,16 +59,16 @@ def build_described(
     return build_env(game, wrappers, side), describe(game, how or wrappers)
 
 
-def bare_env(game: GameOptions) -> classic.FrameEnv:
+def bare_env(game: GameOptions, continuous: bool = False) -> classic.FrameEnv:
     """Return the emulator, or an environment of one's own, as a Gymnasium environment with one frame for each step.
 
     For Atari it is what `gymnasium.make("PongNoFrameskip-v4")` wraps, with its RGB screens, sticky actions, action set
     and frame limit.
     """
-    registered = games.registered_id(game.name)
+    registered = games.control_id(game.name) if continuous else games.registered_id(game.name)
     if registered is not None:
         _check_as_it_is(registered, game)
-        return BoxEnv(registered, game.frame_limit)
+        return (ControlEnv if continuous else BoxEnv)(registered, game.frame_limit)
     if games.is_custom(game.name):
         env = OwnEnv(game.name, game.frame_limit)
         _check_asked(env, game)
@@ -82,9 +86,11 @@ def bare_env(game: GameOptions) -> classic.FrameEnv:
 
 
 def spaces_of(env: PlayEnv) -> tuple[Any, int]:
-    """Return the shape of the observations, (C, H, W) or (D,), and the number of actions A."""
+    """Return the shape of the observations, (C, H, W) or (D,), and the number of actions A, or of the numbers of a
+    continuous one.
+    """
     space: Any = env.action_space
-    return env.observation_space.shape, int(space.n)
+    return env.observation_space.shape, len(space.low) if isinstance(space, Box) else int(space.n)
 
 
 def describe(game: GameOptions, wrappers: str) -> str:

@@ -66,6 +66,23 @@ def registered_id(name: str) -> str | None:
     return known.id
 
 
+def control_id(name: str) -> str:
+    """Return the id of the registered environment that `name` means, in any case.
+
+    Raises:
+        UserError: there is none; the nearest ids are offered.
+    """
+    known = registered_id(name)
+    if known is not None:
+        return known
+    ids = {key.lower(): key for key, spec in gymnasium.registry.items() if not str(spec.entry_point).startswith("ale")}
+    near = [ids[key] for key in difflib.get_close_matches(name.strip().lower(), ids, n=3, cutoff=0.7)]
+    hint = f"; did you mean {_any_of(near)}?" if near else ", say Pendulum-v1."
+    raise UserError(
+        f"{name} is no environment that Gymnasium knows by an id, as an agent with continuous actions takes them{hint}"
+    )
+
+
 def is_atari(name: str) -> bool:
     """Tell whether `name` is neither a `module:function` path nor another registered environment."""
     return not is_custom(name) and registered_id(name) is None

@@ -12,27 +12,31 @@ from fastdqn.envs.vector import AtariVector, VectorEnv, check_num_envs
 from fastdqn.options.game import GameOptions, VectorOptions
 
 
-def build_games(game: GameOptions, vector: VectorOptions, seed: np.random.SeedSequence) -> tuple[VectorEnv, str]:
+def build_games(
+    game: GameOptions, vector: VectorOptions, seed: np.random.SeedSequence, continuous: bool = False
+) -> tuple[VectorEnv, str]:
     """Return the games, each with a seed of its own, and one line that says how they are presented.
 
     Raises:
         UserError: there is no such game, or not memory enough for so many.
     """
-    envs = build_vector_env(game, vector, seed)
+    envs = build_vector_env(game, vector, seed, continuous)
     return envs, describe_games(envs, game)
 
 
-def build_vector_env(game: GameOptions, vector: VectorOptions, seed: np.random.SeedSequence) -> VectorEnv:
+def build_vector_env(
+    game: GameOptions, vector: VectorOptions, seed: np.random.SeedSequence, continuous: bool = False
+) -> VectorEnv:
     """Return as many games as `vector` says, each with a seed of its own: Atari's in the emulator's threads,
-    others one after the other.
+    others one after the other. With `continuous` their actions are numbers from -1 to 1.
 
     Raises:
         UserError: there is no such game, or not memory enough for so many.
     """
     count = num_envs_of(vector)
     check_num_envs(count)
-    if not games.is_atari(game.name):
-        return SerialVector([build_env(game, "opencv", vector.frame_size) for _ in range(count)], seed)
+    if continuous or not games.is_atari(game.name):
+        return SerialVector([build_env(game, "opencv", vector.frame_size, continuous) for _ in range(count)], seed)
     threads = min(vector.env_threads or process.cores(), count)
     return AtariVector(games.rom_of(game.name), game, count, seed, threads, vector.frame_size)
 

@@ -54,8 +54,7 @@ class OwnEnv(gymnasium.Env[Any, Any]):
         actions: Any = getattr(self.env, "action_space", None)
         shown: Any = getattr(self.env, "observation_space", None)
         self._check_spaces(actions, shown)
-        self._first, self._count = int(actions.start), int(actions.n)
-        self.action_space = Discrete(self._count)
+        self._take(actions)
         self.observation_space = shown
         self._limit = frame_limit
         self._frames = 0
@@ -82,7 +81,7 @@ class OwnEnv(gymnasium.Env[Any, Any]):
         """Raises RunError for whatever the environment raises, or if it shows something else than it says."""
         self._frames += 1
         try:
-            shown, reward, terminated, truncated, info = self.env.step(self._first + int(action))
+            shown, reward, terminated, truncated, info = self.env.step(self._given(action))
             truncated = bool(truncated) or self._frames >= self._limit
             return self._seen(shown), float(reward), bool(terminated), truncated, info
         except Exception as error:
@@ -100,6 +99,15 @@ class OwnEnv(gymnasium.Env[Any, Any]):
         if not isinstance(env, gymnasium.Env):
             raise UserError(f"{self.name} must return a gymnasium.Env, not {type(env).__name__}.")
         return cast("gymnasium.Env[Any, Any]", env)
+
+    def _take(self, actions: Any) -> None:
+        """Present these actions as those of an agent."""
+        self._first, self._count = int(actions.start), int(actions.n)
+        self.action_space: gymnasium.Space[Any] = Discrete(self._count)
+
+    def _given(self, action: Any) -> Any:
+        """Return what the environment calls an agent's action."""
+        return self._first + int(action)
 
     def _check_spaces(self, actions: Any, shown: Any) -> None:
         check_actions(self.name, actions)
@@ -193,9 +201,14 @@ def kind_of(space: Any) -> str:
     return "None" if space is None else type(space).__name__
 
 
+def plain_said_of(error: Exception) -> str:
+    """Return what an error says, on one line."""
+    return " ".join(str(error).split()).rstrip(".")
+
+
 def said_of(error: Exception) -> str:
     """Return what an error says, on one line, and where in the user's own code it arose."""
-    said = " ".join(str(error).split()).rstrip(".")
+    said = plain_said_of(error)
     own = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(_LIBRARIES)]
     place = f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
     return f"{type(error).__name__}{': ' if said else ''}{said}{place}"

@@ -42,7 +42,7 @@ class Rerun:
         self._seed = seed
         self._pop: Any = env.get_wrapper_attr("pop_finished")
         self._game = -1
-        self._actions: list[int] = []
+        self._actions: list[Any] = []
         self._obs: Observation = LazyFrames((np.zeros((1, 1, 1), np.uint8),))
         self._over = True
         self.repeated = True
@@ -58,8 +58,8 @@ class Rerun:
         self._actions.clear()
         return self._reset(game_seed(self._seed, self._game))
 
-    def step(self, action: int) -> Played:
-        """Play one env step."""
+    def step(self, action: Any) -> Played:
+        """Play one env step, with the number of an action, or a continuous one (A,) float32."""
         self._actions.append(action)
         obs, reward, terminated, truncated, _ = self.env.step(action)
         self._obs = obs
@@ -77,11 +77,11 @@ class Rerun:
         """Return which game this is, and what was played in it."""
         return {
             "game": self._game,
-            "actions": torch.tensor(self._actions, dtype=torch.int32),
+            "actions": self._played(),
             "obs": copied(np.asarray(self._obs)),
         }
 
-    def play_again(self, state: Mapping[str, Any]) -> Iterator[tuple[int, Observation, Played | None]]:
+    def play_again(self, state: Mapping[str, Any]) -> Iterator[tuple[Any, Observation, Played | None]]:
         """Yield the running game's first observation, then for each thing that was done in it the action, the
         observation there is now, and what the env step yielded (None for a reset).
 
@@ -89,14 +89,16 @@ class Rerun:
         """
         self._game, self._over = state["game"] - 1, True
         yield RESET, self.reset(), None
-        actions: list[int] = state["actions"].tolist()
+        said: torch.Tensor = state["actions"]
+        actions: list[Any] = list(said.numpy()) if said.ndim == 2 else said.tolist()
         self.repeated = True
         ended = False
         for action in actions:
-            if ended != (action == RESET):  # it ended when it had not, or the other way round
+            again = said.ndim == 1 and action == RESET
+            if ended != again:  # it ended when it had not, or the other way round
                 self.repeated = False
                 break
-            if action == RESET:
+            if again:
                 yield action, self.reset(), None
                 ended = False
             else:
@@ -106,6 +108,12 @@ class Rerun:
         self._finished = ()  # those were counted when they were played first
         self.repeated = self.repeated and np.array_equal(np.asarray(self._obs), state["obs"].numpy())
         self._over = self._over or not self.repeated
+
+    def _played(self) -> torch.Tensor:
+        """Return what was played in this game, (T,) int32, or of continuous actions, (T, A) float32."""
+        if self._actions and isinstance(self._actions[0], np.ndarray):
+            return torch.from_numpy(np.stack(self._actions))
+        return torch.tensor(self._actions, dtype=torch.int32)
 
     def _reset(self, seed: int | None) -> Observation:
         obs: Observation = self.env.reset(seed=seed)[0]

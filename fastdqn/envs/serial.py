@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from gymnasium.spaces import Discrete
 from numpy.typing import NDArray
 
 from fastdqn.envs.build import PlayEnv, spaces_of
@@ -27,13 +28,14 @@ class SerialVector(NothingUnfinished):
         self.num_envs = len(envs)
         self.threads = 0
         self.obs_shape, self.num_actions = spaces_of(envs[0])
+        self._numbered = isinstance(envs[0].action_space, Discrete)
         pictures = len(self.obs_shape) == 3
         self.seeds = distinct_seeds(seed, self.num_envs)
         self.envs = [Rerun(env, int(s)) for env, s in zip(envs, self.seeds, strict=True)]
         shape = self.obs_shape[1:] if pictures else self.obs_shape
         self.newest: NDArray[Any] = np.zeros((self.num_envs, *shape), np.uint8 if pictures else np.float32)
         self._over: NDArray[np.bool_] = np.zeros(self.num_envs, bool)
-        self._actions = np.zeros(self.num_envs, np.int64)
+        self._actions: NDArray[Any] = np.zeros(self.num_envs, np.int64)
 
     def reset(self) -> NDArray[Any]:
         self._over[:] = False
@@ -41,11 +43,12 @@ class SerialVector(NothingUnfinished):
         self.newest = np.stack([_newest(env.reset()) for env in self.envs])
         return self.newest
 
-    def send(self, actions: NDArray[np.int64]) -> None:
+    def send(self, actions: NDArray[Any]) -> None:
         self._actions = actions
 
     def recv(self) -> VectorStep:
         count = self.num_envs
+        actions: Any = self._actions.tolist() if self._numbered else self._actions
         reset = self._over
         reward = np.zeros(count, np.float32)
         terminated, truncated = np.zeros(count, bool), np.zeros(count, bool)
@@ -55,7 +58,7 @@ class SerialVector(NothingUnfinished):
             if reset[i]:
                 obs = env.reset()
             else:
-                obs, reward[i], terminated[i], truncated[i] = env.step(int(self._actions[i]))
+                obs, reward[i], terminated[i], truncated[i] = env.step(actions[i])
             frames.append(_newest(obs))
             episodes += tuple(end._replace(place=i) for end in env.pop_finished())
         self._over = terminated | truncated

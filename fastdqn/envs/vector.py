@@ -32,7 +32,7 @@ class VectorEnv(Protocol):
     """N games that are played in step."""
 
     num_envs: int
-    num_actions: int
+    num_actions: int  # A, or how many numbers an action has where they are continuous
     obs_shape: Any  # (C, H, W) of the stacks to make of the frames, or (D,)
     threads: int  # emulator threads; 0 if the games are played in the caller's
     newest: NDArray[Any]  # (N, H, W) uint8, or (N, D) float32 where vectors are shown
@@ -41,8 +41,10 @@ class VectorEnv(Protocol):
         """Start all games; return their first frames, (N, H, W) uint8, or vectors, (N, D) float32."""
         ...
 
-    def send(self, actions: NDArray[np.int64]) -> None:
-        """Let every game play its action, (N,); returns at once where games have threads of their own."""
+    def send(self, actions: NDArray[Any]) -> None:
+        """Let every game play its action, (N,) int64, or where actions are continuous (N, A) float32 from -1 to 1;
+        returns at once where games have threads of their own.
+        """
         ...
 
     def recv(self) -> VectorStep:

@@ -5,6 +5,7 @@ from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions, UpdateOpt
 from fastdqn.options.game import GameOptions, PlayerOptions, VectorOptions
 from fastdqn.options.parts import FreezeOptions, PartOptions, SeriesOptions
 from fastdqn.options.run import RunOptions
+from fastdqn.options.sac import SACOptions
 
 __all__ = [
     "A2COptions",
@@ -20,6 +21,7 @@ __all__ = [
     "PlayerOptions",
     "PlayersOptions",
     "RunOptions",
+    "SACOptions",
     "SeriesOptions",
     "UpdateOptions",
     "VectorOptions",

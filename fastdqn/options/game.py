@@ -34,7 +34,8 @@ class GameOptions:
     name: Annotated[str, tyro.conf.arg(name="game")] = "pong"
     """A preset (pong, breakout-small, breakout, invaders), any Atari game by name (seaquest, Seaquest,
     SeaquestNoFrameskip-v4, ALE/Seaquest-v5), or module:function for an environment of your own. Actor-critics also take
-    an id that Gymnasium knows, of an environment that shows vectors (CartPole-v1)."""
+    an id that Gymnasium knows, of an environment that shows vectors (CartPole-v1); soft actor-critic takes those whose
+    actions are continuous, and nothing else (Pendulum-v1)."""
     protocol: ProtocolName | None = None
     """How the game is presented, by paper (docs/protocols.md): the defaults of the options that follow."""
     frame_skip: int = 4

@@ -17,6 +17,7 @@ from fastdqn.options.fields import changes_learning
 from fastdqn.options.game import GameOptions, PlayerOptions, VectorOptions
 from fastdqn.options.parts import FreezeOptions, PartOptions, ReturnOptions, SeriesOptions
 from fastdqn.options.run import RunOptions
+from fastdqn.options.sac import SACOptions
 
 OptionsT = TypeVar("OptionsT")
 LARGEST = 2**63 - 1
@@ -44,19 +45,17 @@ class Groups:
     pieces: PieceOptions | None = None
     gradients: GradientOptions | None = None
     players: PlayersOptions | None = None
+    sac: SACOptions | None = None
 
     def check(self) -> None:
         """Raise UserError, in one sentence, for options of different groups that contradict each other."""
-        run, dqn = self.run, self.dqn
+        dqn = self.dqn
+        if self.sac is not None:
+            self._check_first_update(self.sac.replay_initial, self.sac.steps_per_update)
         if dqn is None:
             return
         steps = 1 if self.pace is None else self.pace.steps
-        first_update = -(-dqn.replay_initial // steps) * steps  # the next multiple of N
-        if run.max_env_steps is not None and run.max_env_steps <= first_update:
-            raise UserError(
-                f"--max-env-steps {run.max_env_steps} ends the run before the first update, which waits for "
-                f"--replay-initial {dqn.replay_initial} transitions; raise the first or lower the second."
-            )
+        self._check_first_update(dqn.replay_initial, steps)
         if steps > dqn.target_sync:
             raise UserError(
                 f"--steps {steps} cannot be more than --target-sync {dqn.target_sync}: "
@@ -70,12 +69,26 @@ class Groups:
     @property
     def actor_critic(self) -> bool:
         """Whether what is learnt is a policy and its value."""
-        return self.a2c is not None or self.ppo is not None
+        return self.a2c is not None or self.ppo is not None or self.sac is not None
+
+    @property
+    def continuous(self) -> bool:
+        """Whether actions are vectors of numbers instead of one of several."""
+        return self.sac is not None
 
     @property
     def shares(self) -> int:
         """Parts of an update that players can be asked for, one each."""
         return self.gradients.gradients if self.gradients else self.pieces.pieces if self.pieces else 1
+
+    def _check_first_update(self, initial: int, steps: int) -> None:
+        """Refuse a run that ends before its first update."""
+        most = self.run.max_env_steps
+        if most is not None and most <= -(-initial // steps) * steps:  # the next multiple of N
+            raise UserError(
+                f"--max-env-steps {most} ends the run before the first update, which waits for --replay-initial "
+                f"{initial} transitions; raise the first or lower the second."
+            )
 
     def _check_returns(self, returns: ReturnOptions, dqn: DQNOptions) -> None:
         """Refuse what lambda-returns leave no room for."""

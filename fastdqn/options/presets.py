@@ -15,6 +15,7 @@ from fastdqn.options.agents import AGENTS, Changes
 from fastdqn.options.dqn import AgentName, DQNOptions
 from fastdqn.options.groups import Groups, groups_of
 from fastdqn.options.parts import Variant
+from fastdqn.options.sac import sac_changes
 
 OptionsT = TypeVar("OptionsT")
 
@@ -126,7 +127,8 @@ def with_names(
     groups, preset = groups_of(options), preset_for(name, rom)
     options = changed(options, {"game": {"name": name}})
     if groups.actor_critic:
-        for changes in actor_critic_changes(rom, elsewhere=groups.players is not None):
+        implied = sac_changes(rom) if groups.sac is not None else None
+        for changes in implied or actor_critic_changes(rom, elsewhere=groups.players is not None):
             options = changed(options, changes)
         return options
     if groups.dqn is None:  # the agent is the script's own

@@ -1,0 +1,106 @@
+"""Soft actor-critic: hyper-parameters, and what an environment's id implies for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fastdqn.errors import UserError
+from fastdqn.options.agents import Changes
+from fastdqn.options.fields import above_zero, at_least, between
+
+
+@dataclass(frozen=True)
+class SACOptions:
+    """Soft actor-critic. The defaults are Haarnoja et al.'s (2018b, table 1), with the first updates after 100 env
+    steps, as in Stable-Baselines3."""
+
+    learning_rate: float = 3e-4
+    """Step size of Adam, the same for actor, critics and temperature."""
+    adam_epsilon: float = 1e-8
+    """Adam's epsilon, added to the root of its second moment."""
+    gamma: float = 0.99
+    """Discount of future rewards for each env step."""
+    batch_size: int = 256
+    """Transitions of an update."""
+    steps_per_update: int = 1
+    """Env steps for each update, those of all games together."""
+    replay_size: int = 1_000_000
+    """Env steps that the replay holds."""
+    replay_initial: int = 100
+    """Env steps with random actions before the first update."""
+    newest_in_batch: bool = False
+    """The newest transition is part of every batch (Zhang & Sutton 2017)."""
+    target_average: float = 0.005
+    """Share by which the target critics move towards the critics at each update (Lillicrap et al. 2016)."""
+    target_entropy: float | None = None
+    """Entropy that the temperature aims at, in nats; by default -1 for each number of an action."""
+    initial_temperature: float = 1.0
+    """Weight of the entropy at the start; from then on it is learnt."""
+
+    def check(self) -> None:
+        """Raise UserError for a value out of range, or for values that contradict each other."""
+        above_zero(self.learning_rate, "--learning-rate")
+        above_zero(self.adam_epsilon, "--adam-epsilon")
+        between(self.gamma, 0.0, 1.0, "--gamma")
+        at_least(self.batch_size, 1, "--batch-size")
+        at_least(self.steps_per_update, 1, "--steps-per-update")
+        at_least(self.replay_size, 1, "--replay-size")
+        at_least(self.replay_initial, 1, "--replay-initial")
+        if not 0.0 < self.target_average <= 1.0:
+            raise UserError(f"--target-average must be above 0 and at most 1, not {self.target_average:g}.")
+        if self.target_entropy is not None:
+            between(self.target_entropy, -1e9, 1e9, "--target-entropy")
+        above_zero(self.initial_temperature, "--initial-temperature")
+        if self.replay_initial > self.replay_size:
+            raise UserError(
+                f"--replay-initial {self.replay_initial} cannot be more than --replay-size {self.replay_size}; "
+                "lower the first or raise the second."
+            )
+
+    def describe(self) -> str:
+        """Return one line that says what is learnt from."""
+        every = f"every {self.steps_per_update} env steps" if self.steps_per_update > 1 else "after each env step"
+        entropy = "-1 a number" if self.target_entropy is None else f"{self.target_entropy:g}"
+        return (
+            f"learns by soft actor-critic: Adam {self.learning_rate:g}, batch {self.batch_size} {every}"
+            f"{', the newest transition in each' if self.newest_in_batch else ''}, gamma {self.gamma:g}, targets moved by "
+            f"{self.target_average:g} of the way at each update, an entropy of {entropy} aimed at, "
+            f"{self.replay_initial:,} random env steps first"
+        )
+
+
+@dataclass(frozen=True)
+class SACPreset:
+    """What an environment's id implies."""
+
+    source: str
+    settings: Changes
+
+
+ONE: Changes = {"vector": {"num_envs": 1}}
+"""One game at a time, as in the papers."""
+_MUJOCO: Mapping[str, int] = {"replay_initial": 10_000}
+
+SAC_PRESETS: Mapping[str, SACPreset] = {
+    "Pendulum-v1": SACPreset(
+        "rl-baselines3-zoo, hyperparams/sac.yml, for the step size; the score is this project's",
+        {"run": {"max_env_steps": 50_000, "stop_score": -200.0}, "sac": {"learning_rate": 1e-3}},
+    ),
+    "HalfCheetah-v5": SACPreset(
+        "rl-baselines3-zoo, hyperparams/sac.yml, HalfCheetah-v4",
+        {"run": {"max_env_steps": 1_000_000, "stop_score": None}, "sac": _MUJOCO},
+    ),
+    "Humanoid-v5": SACPreset(
+        "rl-baselines3-zoo, hyperparams/sac.yml, Humanoid-v4",
+        {"run": {"max_env_steps": 2_000_000, "stop_score": None}, "sac": _MUJOCO},
+    ),
+}
+"""By Gymnasium's id."""
+OTHERS: Changes = {"run": {"max_env_steps": 1_000_000, "stop_score": None}}
+"""For all other environments."""
+
+
+def sac_changes(name: str) -> tuple[Changes, ...]:
+    """Return what the environment's id implies, one after the other."""
+    return ONE, SAC_PRESETS[name].settings if name in SAC_PRESETS else OTHERS
