@@ -21,7 +21,8 @@ class Watch:
     out: Path = Path("watch.mp4")
     """The video: .mp4 or .gif."""
     values: bool = False
-    """Draw the value of each action, or for an actor-critic its probability, beside the screen."""
+    """Draw the value of each action, or for an actor-critic its probability, or the numbers of a continuous one, beside
+    the screen."""
     epsilon: float | None = None
     """Share of random actions; by default the run's final one."""
     seed: int = 0

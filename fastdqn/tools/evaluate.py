@@ -16,11 +16,13 @@ from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from fastdqn import build_actor_critic
+from fastdqn import build_actor_critic, build_sac
 from fastdqn.algorithms.a2c import A2CLearner
 from fastdqn.algorithms.dqn import DQNLearner
 from fastdqn.algorithms.form import PLAIN
+from fastdqn.algorithms.sac import SACLearner
 from fastdqn.build import build_learner
 from fastdqn.envs import games
 from fastdqn.envs.build import Wrappers, build_env, spaces_of
@@ -120,8 +122,24 @@ class Agent(NamedTuple):
     options: Groups
     epsilon: float  # the run's own, at its end; 0 for one that draws its actions anyway
     wrappers: Wrappers | None  # that the run played its game through; None for many games at once
-    learner: DQNLearner | A2CLearner
-    num_actions: int
+    learner: DQNLearner | A2CLearner | SACLearner
+    num_actions: int  # A, or how many numbers an action has where they are continuous
+
+    def chosen(self, obs: torch.Tensor) -> NDArray[Any]:
+        """Return actions for observations (N, ...), (N,) int64 or (N, A) float32: those of largest value, such as an
+        actor-critic draws, or the mean ones of soft actor-critic, as Stable-Baselines3 evaluates it.
+        """
+        choose = self.learner.best if isinstance(self.learner, SACLearner) else self.learner.act
+        return choose(obs).cpu().numpy()
+
+    def explored(self, actions: NDArray[Any], epsilon: float, rng: np.random.Generator) -> NDArray[Any]:
+        """Return `actions` (N, ...) with a share `epsilon` of random ones instead."""
+        count = len(actions)
+        if actions.ndim == 2:
+            random = rng.uniform(-1.0, 1.0, size=actions.shape).astype(np.float32)
+            return np.where(rng.random((count, 1)) < epsilon, random, actions)
+        random = rng.integers(self.num_actions, size=count)
+        return np.where(rng.random(count) < epsilon, random, actions)
 
 
 def load_agent(run: Path, device: torch.device, own_game: str | None = None) -> Agent:
@@ -150,7 +168,8 @@ def load_agent(run: Path, device: torch.device, own_game: str | None = None) -> 
             "one's own, and is left out otherwise."
         )
     wrappers = next((known for known in get_args(Wrappers) if known == config["wrappers"]), None)
-    shape, num_actions = spaces_of(build_env(options.game, wrappers or "opencv", side_of(options)))
+    env = build_env(options.game, wrappers or "opencv", side_of(options), options.continuous)
+    shape, num_actions = spaces_of(env)
     learner = _learner_of(options, shape, num_actions, device)
     networks = [learner.network, *([learner.target] if isinstance(learner, DQNLearner) else [])]
     try:
@@ -208,7 +227,7 @@ def evaluate(
     if custom and chosen.changes:
         raise UserError(f"The protocol {name} is for Atari's games; {game.name} has rules of its own.")
     wrappers = agent.wrappers or "opencv"
-    wanted = spaces_of(build_env(game, wrappers))[1]
+    wanted = spaces_of(build_env(game, wrappers, continuous=agent.options.continuous))[1]
     if wanted != agent.num_actions:
         raise UserError(
             f"The protocol {name} has {wanted} actions, but this agent was trained with {agent.num_actions}; train one "
@@ -226,6 +245,7 @@ def evaluate(
             side_of(agent.options),
             count,
             seed,
+            agent.options.continuous,
         )
     agent.learner.noise.manual_seed(seed)
     return _play(seats, agent, count, seed, episodes, env_steps, epsilon, stop, watch)
@@ -252,9 +272,7 @@ def _play(
     steps, stopped, rounds = 0, None, 0
     obs = seats.reset()
     while counts.any():
-        greedy = agent.learner.act(obs.to(device)).cpu().numpy()
-        random = rng.integers(agent.num_actions, size=count)
-        actions = np.where(rng.random(count) < epsilon, random, greedy)
+        actions = agent.explored(agent.chosen(obs.to(device)), epsilon, rng)
         obs, ends, made = seats.step(actions)
         steps += int((made & counts).sum())
         for seat, end in enumerate(ends):
@@ -276,8 +294,10 @@ def _play(
 
 def _learner_of(
     options: Groups, shape: tuple[int, ...], num_actions: int, device: torch.device
-) -> DQNLearner | A2CLearner:
+) -> DQNLearner | A2CLearner | SACLearner:
     seeds, groups = seeds_of(options.run.seed), (options.update, options.agent, options.parts)
+    if options.sac is not None:
+        return build_sac.build_learner(seeds, options.sac, shape[0], num_actions, device)
     if options.ppo is not None:
         exact = dataclasses.replace(options.ppo, precision="fp32")
         return build_actor_critic.build_ppo(seeds, exact, shape, num_actions, device)

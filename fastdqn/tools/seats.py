@@ -24,8 +24,8 @@ class Seats(Protocol):
         """Start all games; return observations (N, C, H, W) uint8, or (N, D) float32."""
         ...
 
-    def step(self, actions: NDArray[np.int64]) -> tuple[Tensor, list[EpisodeEnd | None], NDArray[np.bool_]]:
-        """Play; return observations, the game that ended in each seat, and which seats made an env step."""
+    def step(self, actions: NDArray[Any]) -> tuple[Tensor, list[EpisodeEnd | None], NDArray[np.bool_]]:
+        """Play actions (N,), or continuous ones (N, A); return observations, the game that ended in each seat, and which seats made an env step."""
         ...
 
 
@@ -41,7 +41,7 @@ class VectorSeats:
         self._frames.reset(self._games.reset())
         return self._frames.stacks()
 
-    def step(self, actions: NDArray[np.int64]) -> tuple[Tensor, list[EpisodeEnd | None], NDArray[np.bool_]]:
+    def step(self, actions: NDArray[Any]) -> tuple[Tensor, list[EpisodeEnd | None], NDArray[np.bool_]]:
         self._games.send(actions)
         step = self._games.recv()
         self._frames.add(actions, step)
@@ -56,8 +56,10 @@ class WrappedSeats:
     same.
     """
 
-    def __init__(self, game: GameOptions, wrappers: Wrappers | None, side: int, count: int, seed: int) -> None:
-        self._envs: list[PlayEnv] = [build_env(game, wrappers or "opencv", side) for _ in range(count)]
+    def __init__(
+        self, game: GameOptions, wrappers: Wrappers | None, side: int, count: int, seed: int, continuous: bool = False
+    ) -> None:
+        self._envs: list[PlayEnv] = [build_env(game, wrappers or "opencv", side, continuous) for _ in range(count)]
         self._seeds = distinct_seeds(np.random.SeedSequence(seed), count)
         self._views = [View(wrappers is None) for _ in self._envs]
 
@@ -68,11 +70,12 @@ class WrappedSeats:
             env.get_wrapper_attr("pop_finished")()
         return torch.from_numpy(np.stack(shown))
 
-    def step(self, actions: NDArray[np.int64]) -> tuple[Tensor, list[EpisodeEnd | None], NDArray[np.bool_]]:
+    def step(self, actions: NDArray[Any]) -> tuple[Tensor, list[EpisodeEnd | None], NDArray[np.bool_]]:
         shown: list[Frame] = []
         ends: list[EpisodeEnd | None] = []
-        for env, action, view in zip(self._envs, actions, self._views, strict=True):
-            obs, _, terminated, truncated, _ = env.step(int(action))
+        each: Any = actions.tolist() if actions.ndim == 1 else actions
+        for env, action, view in zip(self._envs, each, self._views, strict=True):
+            obs, _, terminated, truncated, _ = env.step(action)
             over = terminated or truncated
             shown.append(view.first(env.reset()[0]) if over else view.next(obs))
             finished = env.get_wrapper_attr("pop_finished")()

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fastdqn import process
 from fastdqn.algorithms.a2c import A2CLearner
-from fastdqn.algorithms.dqn import DQNLearner
+from fastdqn.algorithms.sac import SACLearner
 from fastdqn.envs.boxes import BoxEnv
 from fastdqn.envs.build import PlayEnv, build_env
 from fastdqn.envs.opencv import OpenCVAtari
@@ -50,7 +50,7 @@ def record(agent: Agent, out: Path, seed: int, epsilon: float, values: bool, max
         out: the video, .mp4 or .gif.
         seed: of the game and of exploration.
         epsilon: share of random actions.
-        values: draw the value, or the probability, of each action beside the screen.
+        values: draw the value, or the probability, of each action beside the screen, or the numbers of a continuous one.
         max_env_steps: longest video.
 
     Raises:
@@ -65,7 +65,7 @@ def record(agent: Agent, out: Path, seed: int, epsilon: float, values: bool, max
     if not os.access(out.parent, os.W_OK):
         raise RunError(f"The video {out} cannot be written: {out.parent} is read-only.")
     game = dataclasses.replace(agent.options.game, clip_rewards=False)
-    env = build_env(game, agent.wrappers or "opencv", side_of(agent.options))
+    env = build_env(game, agent.wrappers or "opencv", side_of(agent.options), agent.options.continuous)
     if ending == ".gif":
         max_env_steps = min(max_env_steps, GIF_ENV_STEPS)
     stands = [Watched(0.0, 0, False)]
@@ -103,8 +103,7 @@ def _play(
     score = 0.0
     agent.learner.noise.manual_seed(seed)
     for env_step in range(1, max_env_steps + 1):
-        q, action = _chosen(agent.learner, torch.from_numpy(shown).unsqueeze(0).to(device))
-        action = int(rng.integers(agent.num_actions)) if rng.random() < epsilon else action
+        q, action = _chosen(agent, torch.from_numpy(shown).unsqueeze(0).to(device), epsilon, rng)
         obs, reward, terminated, truncated, _ = env.step(action)
         score += float(reward)
         picture = _screen(bare)
@@ -117,14 +116,24 @@ def _play(
         shown = view.first(env.reset()[0]) if terminated or truncated else view.next(obs)
 
 
-def _chosen(learner: DQNLearner | A2CLearner, obs: torch.Tensor) -> tuple[NDArray[np.float32], int]:
-    """Return the values of the actions (A,), for an actor-critic their probabilities, and the action, for one `obs`."""
+def _chosen(
+    agent: Agent, obs: torch.Tensor, epsilon: float, rng: np.random.Generator
+) -> tuple[NDArray[np.float32], Any]:
+    """Return the values of the actions (A,), for an actor-critic their probabilities, for soft actor-critic the numbers
+    of its action, and the action to play, for one `obs`.
+    """
+    learner = agent.learner
+    if isinstance(learner, SACLearner):
+        action = agent.explored(agent.chosen(obs), epsilon, rng)[0]
+        return action, action
     if isinstance(learner, A2CLearner):
-        return learner.policy.probabilities(obs)[0].cpu().numpy(), int(learner.act(obs).item())
-    with torch.no_grad():
-        learner.draw_noise()
-        q = learner.values(obs)[0].cpu().numpy()
-    return q, int(q.argmax())
+        q, action = learner.policy.probabilities(obs)[0].cpu().numpy(), int(learner.act(obs).item())
+    else:
+        with torch.no_grad():
+            learner.draw_noise()
+            q = learner.values(obs)[0].cpu().numpy()
+        action = int(q.argmax())
+    return q, int(rng.integers(agent.num_actions)) if rng.random() < epsilon else action
 
 
 def _screen(bare: Any) -> Frame:
@@ -142,16 +151,19 @@ def _zoomed(screen: Frame, zoom: int) -> Frame:
     return screen.repeat(zoom, axis=0).repeat(zoom, axis=1)
 
 
-def _panel(q: NDArray[np.float32], chosen: int, names: list[str], height: int, score: float) -> Frame:
-    """Return a picture (height, PANEL, 3) of the values: a bar for each action, from the lowest to the highest."""
+def _panel(q: NDArray[np.float32], chosen: Any, names: list[str], height: int, score: float) -> Frame:
+    """Return a picture (height, PANEL, 3) of the values: a bar for each action, from the lowest to the highest; of a
+    continuous action a bar for each number, from -1 to 1.
+    """
     panel = np.full((height, PANEL, 3), 24, np.uint8)
-    low, high = float(q.min()), float(q.max())
+    continuous = isinstance(chosen, np.ndarray)
+    low, high = (-1.0, 1.0) if continuous else (float(q.min()), float(q.max()))
     row = min(48, (height - 70) // len(q))
     _write(panel, f"score {score:g}", (10, 28), 0.6, 230)
     for i, value in enumerate(q.tolist()):
         top = 50 + i * row
         share = (value - low) / (high - low) if high > low else 1.0
-        color = (90, 200, 120) if i == chosen else (90, 120, 170)
+        color = (90, 200, 120) if not continuous and i == chosen else (90, 120, 170)
         cv2.rectangle(panel, (10, top + row // 2), (10 + int(2 + share * (PANEL - 24)), top + row - 6), color, -1)
         text = f"{names[i]} {value:.3f}"
         _write(panel, text, (10, top + row // 2 - 4), 0.42, 220)

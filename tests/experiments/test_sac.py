@@ -1,0 +1,211 @@
+"""31: it repeats, resumes bit for bit, learns, and is known to what looks at runs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors.numpy
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from fastdqn import process
+from fastdqn.algorithms.sac import SACLearner
+from fastdqn.cli.evaluate import Evaluate
+from fastdqn.cli.evaluate import evaluate as evaluate_runs
+from fastdqn.runs.checkpoint import newest, read
+from tests.helpers.control import Ears, Reach, registered
+from tests.helpers.resuming import resume
+from tests.helpers.scripts import ROOT, fastdqn, records, summary, train
+
+SCRIPT = "31_sac"
+QUIET = ("--threads", "1", "--checkpoint-minutes", "None")
+FEW = (*QUIET, "--batch-size", "8", "--replay-initial", "20", "--replay-size", "150")
+CLOCK = ("elapsed", "env_steps_per_s", "rss_bytes", "neighbour_cores")
+REACH = (
+    *(*QUIET, "--game", "Reach-v0", "--batch-size", "64", "--learning-rate", "3e-3", "--replay-initial", "100"),
+    *("--target-average", "0.02", "--num-envs", "2", "--replay-size", "2000"),
+)
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that is resumed here moves this process's clock; put it back."""
+    monkeypatch.setattr(process, "_began", process._began)
+
+
+def weights_of(run: Path) -> dict[str, bytes]:
+    return {name: array.tobytes() for name, array in safetensors.numpy.load_file(run / "weights.safetensors").items()}
+
+
+def learnt(run: Path) -> tuple[Any, ...]:
+    """Everything about a run that must repeat: weights, games, counters, metrics of the last update."""
+    episodes = [{k: v for k, v in line.items() if k != "elapsed"} for line in records(run, "episodes.jsonl")]
+    last = {k: v for k, v in records(run, "speed.jsonl")[-1].items() if k not in CLOCK}
+    return weights_of(run), episodes, last
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--newest-in-batch",),
+        ("--num-envs", "3", "--steps-per-update", "2"),
+        ("--num-envs", "2", "--max-frames", "35"),
+    ],
+)
+def test_it_resumes_bit_for_bit(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """2N env steps are N, a stop, and N more, with a replay that has gone round."""
+    words = (*FEW, *words)
+    whole = train(SCRIPT, tmp_path / "whole", *words, "--max-env-steps", "420")
+    half = train(SCRIPT, tmp_path / "half", *words, "--max-env-steps", "210")
+    assert summary(half)["env_steps"] < 215
+    assert learnt(whole) != learnt(half)
+    assert "the games continue where they were" in resume(SCRIPT, half, "--max-env-steps", "420")
+    assert learnt(whole) == learnt(half)
+    parts = [read(newest(run))["parts"] for run in (whole, half)]
+    assert parts[0]["replay"]["starts"].tolist() == parts[1]["replay"]["starts"].tolist()
+    assert parts[0]["learner"]["log_temperature"] == parts[1]["learner"]["log_temperature"]
+
+
+def test_it_repeats_and_another_seed_is_another_run(tmp_path: Path) -> None:
+    words = (*FEW, "--max-env-steps", "120")
+    first = learnt(train(SCRIPT, tmp_path / "a", *words))
+    assert first == learnt(train(SCRIPT, tmp_path / "b", *words))
+    assert first[0] != learnt(train(SCRIPT, tmp_path / "c", *words, "--seed", "1"))[0]
+    assert first[2]["updates"] == first[2]["env_steps"] - 19
+    assert {"temperature", "entropy", "mean_q", "loss_critic", "loss_actor", "loss_temperature"} <= set(first[2])
+
+
+def test_bounds_change_nothing_of_what_is_learnt(tmp_path: Path) -> None:
+    """Actions, densities and the entropy that is aimed at are in [-1, 1]; the environment alone knows of its bounds.
+
+    With bounds of 2, which scale without rounding, every weight is the same bit for bit.
+    """
+    words = (*REACH, "--max-env-steps", "150")
+    with registered(Reach=Reach):
+        plain = train(SCRIPT, tmp_path / "1", *words)
+    with registered(Reach=(Reach, {"low": -2.0, "high": 2.0})):
+        wide = train(SCRIPT, tmp_path / "2", *words)
+    assert learnt(plain) == learnt(wide)
+
+
+def test_without_its_replay_a_run_plays_on_before_it_learns(tmp_path: Path) -> None:
+    words = (*FEW, "--no-checkpoint-replay")
+    run = train(SCRIPT, tmp_path, *words, "--max-env-steps", "60")
+    resume(SCRIPT, run, "--max-env-steps", "120")
+    assert summary(run)["updates"] == 41 + 41  # 20 env steps come before the first update, each time
+
+
+def test_rows_of_resets_are_neither_env_steps_nor_transitions(tmp_path: Path) -> None:
+    words = (*FEW, "--game", "Ears-v0", "--num-envs", "2", "--max-env-steps", "60")
+    with registered(Ears=Ears):
+        run = train(SCRIPT, tmp_path, *words)
+    assert summary(run)["env_steps"] == 60
+    assert summary(run)["episodes"] == 20
+    state = read(newest(run))["parts"]["replay"]
+    assert len(state["starts"]) == 60
+    assert state["head"] == 39  # three env steps and a reset, ten times, but for the last reset
+
+
+def test_a_short_task_is_learnt(tmp_path: Path) -> None:
+    """From about -4 at random to nearly the best there is, with bounds that lie to one side."""
+    with registered(Reach=(Reach, {"low": -1.0, "high": 3.0})):
+        run = train(SCRIPT, tmp_path, *REACH, "--max-env-steps", "700")
+        scores = [line["score"] for line in records(run, "episodes.jsonl")]
+        evaluate_runs(Evaluate(runs=(run,), episodes=20, num_envs=20))
+    found = json.loads((run / "evaluation-training.json").read_text())
+    assert np.mean(scores[:10]) < -3.0
+    assert found["mean"] > -1.8
+    assert found["games"] == 20
+
+
+def test_a_policy_that_learns_nothing_stays_where_it_was(tmp_path: Path) -> None:
+    """The control: with a step size of next to nothing the task is not learnt."""
+    with registered(Reach=Reach):
+        run = train(SCRIPT, tmp_path, *REACH, "--learning-rate", "1e-12", "--max-env-steps", "300")
+        evaluate_runs(Evaluate(runs=(run,), episodes=20, num_envs=20))
+    assert json.loads((run / "evaluation-training.json").read_text())["mean"] < -2.5
+
+
+def test_evaluations_play_the_mean_action(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = train(SCRIPT, tmp_path, *FEW, "--max-env-steps", "40")
+
+    def drawn(*_: object) -> None:
+        raise AssertionError("an action was drawn")
+
+    monkeypatch.setattr(SACLearner, "act", drawn)
+    words: dict[str, Any] = {"episodes": 2, "num_envs": 2, "seed": 3}
+    evaluate_runs(Evaluate(runs=(run,), **words))
+    first = json.loads((run / "evaluation-training.json").read_text())["scores"]
+    evaluate_runs(Evaluate(runs=(run,), **words))
+    assert json.loads((run / "evaluation-training.json").read_text())["scores"] == first
+    evaluate_runs(Evaluate(runs=(run,), epsilon=0.5, **words))
+    assert json.loads((run / "evaluation-training.json").read_text())["scores"] != first
+
+
+def test_what_looks_at_runs_knows_it(tmp_path: Path) -> None:
+    run = train(SCRIPT, tmp_path / "run", *FEW, "--max-env-steps", "450")
+    done = fastdqn("evaluate", str(run), "--episodes", "2")
+    assert "2 games, 400 env steps: mean -" in done.stdout, done.stderr
+    done = fastdqn("evaluate", str(run), "--protocol", "nature")
+    assert done.returncode == 2
+    assert done.stderr == "error: The protocol nature is for Atari's games; Pendulum-v1 has rules of its own.\n"
+    done = fastdqn("plot", str(run), "--out", str(tmp_path / "curves.png"))
+    assert (tmp_path / "curves.png").exists(), done.stderr
+    done = fastdqn("compare", str(run))
+    assert "31" in done.stdout, done.stderr
+    done = fastdqn("watch", str(run), "--out", str(tmp_path / "game.gif"), "--values", "--max-env-steps", "20")
+    drawn = "a game of 20 env steps, not to its end" in done.stdout
+    assert drawn or done.stderr.startswith("error: Pendulum-v1 cannot be drawn: "), done.stderr
+    events = EventAccumulator(str(run))
+    events.Reload()
+    assert any("temperature" in tag for tag in events.Tags()["scalars"])
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--game", "pong"), "pong is no environment that Gymnasium knows by an id"),
+        (("--game", "CartPole-v1"), "CartPole-v1 has the action space Discrete"),
+        (("--game", "HalfCheetah-v2"), "The environment HalfCheetah-v2 cannot be made: "),
+        (("--replay-size", "100000000000"), "A replay of 100000000000 env steps needs "),
+        (("--replay-size", "100", "--num-envs", "200"), "--replay-size 100 is too small for 200 games at once"),
+        (("--frame-skip", "4"), "--frame-skip is for games that show pictures, and Pendulum-v1 shows vectors."),
+    ],
+)
+def test_mistakes_are_one_sentence_and_exit_code_2(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+    path = str(ROOT / "experiments" / f"{SCRIPT}.py")
+    done = subprocess.run(
+        [sys.executable, path, "--runs-dir", str(tmp_path), *words],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: {said}")
+    assert done.stderr.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [(), ("--num-envs", "4", "--newest-in-batch")])
+def test_pendulum_is_learnt_in_8000_env_steps(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """Stable-Baselines3's zoo says -176 for its best; 20 games with the mean action."""
+    run = train(SCRIPT, tmp_path, *QUIET, *words, "--max-env-steps", "8000", "--stop-score", "None")
+    evaluate_runs(Evaluate(runs=(run,), episodes=20, num_envs=20))
+    assert json.loads((run / "evaluation-training.json").read_text())["mean"] >= -200.0
+
+
+@pytest.mark.cuda
+def test_it_runs_on_cuda(tmp_path: Path) -> None:
+    run = train(SCRIPT, tmp_path, "--cuda", *FEW, "--max-env-steps", "300")
+    result = summary(run)
+    assert (result["device"], result["updates"]) == ("cuda:0", 281)
+    done = fastdqn("evaluate", str(run), "--episodes", "2")
+    assert "2 games, " in done.stdout, done.stderr
