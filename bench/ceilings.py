@@ -23,9 +23,10 @@ from fastdqn.algorithms.ppo import PolicySamples
 from fastdqn.build import build_learner
 from fastdqn.build_actor_critic import build_learner as build_a2c
 from fastdqn.build_actor_critic import build_ppo
+from fastdqn.build_sac import build_learner as build_sac
 from fastdqn.cli.parser import parsed
 from fastdqn.envs.build import build_env, spaces_of
-from fastdqn.envs.games import is_custom, rom_of
+from fastdqn.envs.games import control_id, is_custom, registered_id, rom_of
 from fastdqn.envs.many import build_games
 from fastdqn.errors import UserError
 from fastdqn.execution.devices import prepare_device, prepare_memory
@@ -39,6 +40,7 @@ from fastdqn.options.groups import check, defaults_of
 from fastdqn.options.parts import PartOptions, Variant
 from fastdqn.options.presets import changed, with_names
 from fastdqn.options.run import RunOptions
+from fastdqn.options.sac import SACOptions
 from fastdqn.runs.machine import wait_for
 from fastdqn.seeds import seeds_of
 from fastdqn.types import Batch, Samples
@@ -68,8 +70,8 @@ class Ceiling:
     """Games played at once, with the vector wrappers (env)."""
     env_threads: int | None = None
     """Threads that the emulators play in, with the vector wrappers (env)."""
-    form: Literal["plain", "fast", "a2c", "ppo"] = "plain"
-    """The update of 01 to 08, of 09, of 20 to 22 or of 41 (update)."""
+    form: Literal["plain", "fast", "a2c", "ppo", "sac"] = "plain"
+    """The update of 01 to 08, of 09, of 20 to 22, of 41 or of 31 (update); sac plays with continuous actions (env)."""
     double: bool | None = None
     """With Double Q-learning or without (update); by default as the agent and the variant say."""
     agent: AgentName | None = None
@@ -104,7 +106,8 @@ def options_of(ceiling: Ceiling) -> Options:
     Raises:
         UserError: there is no such game, or they contradict each other.
     """
-    name, own = ceiling.game, is_custom(ceiling.game)
+    registered = control_id(ceiling.game) if ceiling.form == "sac" else registered_id(ceiling.game)
+    name, own = registered or ceiling.game, registered is not None or is_custom(ceiling.game)
     options = with_names(defaults_of(Options), name, name if own else rom_of(name), ceiling.agent, ceiling.variant)
     options = changed(options, {"game": OWN_GAME if own else {}})
     options = changed(
@@ -148,10 +151,13 @@ def env_only(ceiling: Ceiling, options: Options) -> dict[str, float]:
 
 def vector_only(ceiling: Ceiling, options: Options) -> dict[str, float]:
     """Return env steps/s of many games at once under random actions, resets included."""
-    games, _ = build_games(options.game, options.vector, seeds_of(options.run.seed).env)
+    continuous = ceiling.form == "sac"
+    games, _ = build_games(options.game, options.vector, seeds_of(options.run.seed).env, continuous)
     rng = np.random.default_rng(0)
     games.reset()
     actions = rng.integers(games.num_actions, size=(256, games.num_envs))
+    if continuous:
+        actions = rng.uniform(-1.0, 1.0, (256, games.num_envs, games.num_actions)).astype(np.float32)
 
     def play() -> int:
         env_steps = 0
@@ -179,6 +185,8 @@ def update_only(ceiling: Ceiling, options: Options) -> dict[str, float]:
     """Return the learner's samples/s on one random batch; the device is synchronised around each timed piece."""
     if ceiling.form in ("a2c", "ppo"):
         return actor_critic_only(ceiling, options)
+    if ceiling.form == "sac":
+        return control_only(ceiling, options)
     device, fast = prepare_device(options.run.device, options.run.cuda, options.run.threads), ceiling.form == "fast"
     shape, num_actions = spaces_of(build_env(options.game, "opencv", ceiling.frame_size))
     form = PLAIN
@@ -229,6 +237,23 @@ def actor_critic_only(ceiling: Ceiling, options: Options) -> dict[str, float]:
     else:
         learner = build_a2c(seeds, A2COptions(), shape, num_actions, device)
         batch = Samples(obs, action, target)
+    return update_rate(lambda: learner.update(batch), size, device, ceiling.seconds)
+
+
+def control_only(ceiling: Ceiling, options: Options) -> dict[str, float]:
+    """Return the samples/s of soft actor-critic on one random batch, with the settings of its papers."""
+    device = prepare_device(options.run.device, options.run.cuda, options.run.threads)
+    prepare_memory()
+    (obs_size,), num_actions = spaces_of(build_env(options.game, continuous=True))
+    learner = build_sac(seeds_of(options.run.seed), SACOptions(), obs_size, num_actions, device)
+    size = ceiling.batch_size
+    batch = Batch(
+        torch.randn(size, obs_size).to(device),
+        (2.0 * torch.rand(size, num_actions) - 1.0).to(device),
+        torch.randn(size).to(device),
+        torch.full((size,), 0.99).to(device),
+        torch.randn(size, obs_size).to(device),
+    )
     return update_rate(lambda: learner.update(batch), size, device, ceiling.seconds)
 
 

@@ -58,7 +58,7 @@ class BenchOptions:
     device: str | None = None
     """Where to train: cpu, cuda, cuda:N, mps or auto; by default cpu."""
     game: str = "pong"
-    """Which game."""
+    """Which game; a script that plays none of Atari's plays its own instead."""
     agent: AgentName = "post2017"
     """Hyper-parameters by paper, the same in all scripts."""
     seconds: float = 20.0
@@ -98,9 +98,10 @@ def time_script(row: Row, options: BenchOptions, device: str) -> dict[str, Any]:
     """
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, str(ROOT / "experiments" / f"{row.rung.script}.py")]
-        command += ["--game", options.game, "--device", device, "--runs-dir", folder]
-        if not row.rung.actor_critic:
+        command += ["--game", row.rung.game_of(options.game), "--device", device, "--runs-dir", folder]
+        if row.rung.family == "dqn":
             command += ["--agent", options.agent, "--epsilon-decay", "0"]
+        if row.rung.family != "actor-critic":
             command += ["--replay-initial", str(options.replay_initial)]
         command += ["--max-env-steps", "1000000000", "--stop-score", "None"]
         command += ["--train-seconds", str(options.warmup + options.seconds)]
@@ -155,8 +156,8 @@ def steady_state(lines: list[dict[str, Any]], warmup: float, label: str) -> dict
 def time_ceiling(what: str, words: list[str], options: BenchOptions, device: str) -> float:
     """Return env steps/s of the environment alone, or samples/s of the update alone; `words` say which."""
     command = [sys.executable, str(ROOT / "bench" / "ceilings.py"), "--what", what]
-    command += ["--agent", options.agent, *words]
-    command += ["--game", options.game, "--device", device, "--seconds", str(min(5.0, options.seconds))]
+    command += ["--agent", options.agent, "--game", options.game, *words]
+    command += ["--device", device, "--seconds", str(min(5.0, options.seconds))]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     if done.returncode != 0:
         raise RunError(f"The {what}-only ceiling failed:\n{done.stderr.strip()}")
@@ -172,7 +173,7 @@ def ceilings_of(row: Row, trial: dict[str, Any], options: BenchOptions) -> dict[
         return [part for i, word in enumerate(words[:-1]) if word in names for part in words[i : i + 2]]
 
     games = ["--wrappers", row.rung.wrappers]
-    if row.rung.actor_critic:  # all games of all players, whose emulators have a thread each
+    if row.rung.family != "dqn":  # all games of all players, whose emulators have a thread each
         games += ["--num-envs", str(trial["games"])]
         games += ["--env-threads", str(trial["players"])] if trial["players"] > 1 else given("--env-threads")
     elif row.rung.wrappers == "vector":
@@ -182,6 +183,9 @@ def ceilings_of(row: Row, trial: dict[str, Any], options: BenchOptions) -> dict[
         "--agent", "--variant", "--network", "--precision", "--frame-size", "--threads", "--gradient-threads"
     )
     update += [word for word in words if word in ("--double", "--no-double")]
+    if row.rung.own_game is not None:
+        game = row.rung.game_of(options.game)
+        games, update = [*games, "--form", row.rung.form, "--game", game], [*update, "--game", game]
     update += [] if trial.get("bootstrap", True) else ["--no-bootstrap"]
     return {"env": tuple(games), "update": tuple(update)}
 
@@ -196,12 +200,12 @@ def summarise(
 ) -> list[Any]:
     """Return one dict a row: medians, gains and shares of the ceilings."""
     first = [trial["env_steps_per_s"] for trial in trials[rows[0].label]]
-    before, kind = first, rows[0].rung.actor_critic
+    before, kind = first, rows[0].rung.family
     lines: list[dict[str, Any]] = []
     for row in rows:
         speeds = [trial["env_steps_per_s"] for trial in trials[row.label]]
-        if row.rung.actor_critic != kind:  # another algorithm: no gain over the row above
-            before, kind = speeds, row.rung.actor_critic
+        if row.rung.family != kind:  # another algorithm: no gain over the row above
+            before, kind = speeds, row.rung.family
         first_trial = trials[row.label][0]
         median = {k: statistics.median(t[k] for t in trials[row.label]) for k in first_trial if k != "profile"}
         profile = {

@@ -6,6 +6,7 @@ import dataclasses
 import re
 import shlex
 
+from fastdqn.envs.games import is_atari
 from fastdqn.errors import UserError
 
 
@@ -16,11 +17,16 @@ class Rung:
     script: str
     wrappers: str
     form: str = "plain"
+    own_game: str | None = None  # of one that does not play Atari's
 
     @property
-    def actor_critic(self) -> bool:
-        """Whether it is one; the others are agents by paper with a replay."""
-        return self.form in ("a2c", "ppo")
+    def family(self) -> str:
+        """What is learnt: "dqn", agents by paper with a replay, "actor-critic" or "sac"; speeds are compared within."""
+        return {"a2c": "actor-critic", "ppo": "actor-critic", "sac": "sac"}.get(self.form, "dqn")
+
+    def game_of(self, game: str) -> str:
+        """Return what to play where `game` is asked for: an own game instead of one of Atari's."""
+        return self.own_game if self.own_game is not None and is_atari(game) else game
 
 
 LADDER = (
@@ -38,6 +44,7 @@ LADDER = (
     Rung("20_a2c", "vector", "a2c"),
     Rung("21_a3c_data", "vector", "a2c"),
     Rung("22_a3c_grad", "vector", "a2c"),
+    Rung("31_sac", "vector", "sac", "Pendulum-v1"),
     Rung("41_ppo_ranks", "vector", "ppo"),
 )
 

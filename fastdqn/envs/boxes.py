@@ -96,11 +96,12 @@ class ControlEnv(BoxEnv):
     def _check_actions(self, actions: Any) -> None:
         if not isinstance(actions, Box) or len(actions.shape) != 1 or "float" not in str(cast(Any, actions).dtype):
             raise UserError(
-                f"{self.name} has the action space {kind_of(actions)}, but an agent here acts with a vector of numbers: "
-                "a Box of floats (A,)."
+                f"{self.name} has the action space {kind_of(actions)}, but an agent here acts with a vector of "
+                "numbers: a Box of floats (A,)."
             )
-        if not (np.isfinite(actions.low).all() and np.isfinite(actions.high).all() and (actions.low < actions.high).all()):
+        bounds = np.stack([actions.low, actions.high])
+        if not (np.isfinite(bounds).all() and (bounds[0] < bounds[1]).all()):
             raise UserError(
-                f"{self.name} has actions without finite bounds, the lower below the upper, which an agent's, from -1 to "
-                "1, could be scaled to."
+                f"{self.name} has actions without finite bounds, the lower below the upper, which an agent's, from -1 "
+                "to 1, could be scaled to."
             )

@@ -21,9 +21,7 @@ PlayEnv = gymnasium.Env[Any, Any]
 """An environment that yields stacked uint8 observations and has `pop_finished` for whole-game scores."""
 
 
-def build_env(
-    game: GameOptions, wrappers: Wrappers = "classic", side: int = 84, continuous: bool = False
-) -> PlayEnv:
+def build_env(game: GameOptions, wrappers: Wrappers = "classic", side: int = 84, continuous: bool = False) -> PlayEnv:
     """Return `game` behind the wrappers: observations (frame_stack, side, side) uint8, Discrete actions; where vectors
     are shown (D,) float32, and with `continuous` actions (A,) float32 from -1 to 1.
 

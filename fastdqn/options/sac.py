@@ -64,8 +64,8 @@ class SACOptions:
         entropy = "-1 a number" if self.target_entropy is None else f"{self.target_entropy:g}"
         return (
             f"learns by soft actor-critic: Adam {self.learning_rate:g}, batch {self.batch_size} {every}"
-            f"{', the newest transition in each' if self.newest_in_batch else ''}, gamma {self.gamma:g}, targets moved by "
-            f"{self.target_average:g} of the way at each update, an entropy of {entropy} aimed at, "
+            f"{', the newest transition in each' if self.newest_in_batch else ''}, gamma {self.gamma:g}, targets moved "
+            f"by {self.target_average:g} of the way at each update, an entropy of {entropy} aimed at, "
             f"{self.replay_initial:,} random env steps first"
         )
 

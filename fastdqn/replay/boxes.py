@@ -1,8 +1,8 @@
 """The replay of vectors: every observation once, with what was done in it, in one table of numbers.
 
-Time runs in rows, one for each step of the N games, as in the ring of frames. The slot of game i of row t holds what was
-observed at time t, the action that was then taken, its reward and the discount of what follows; what followed is the
-observation in the next row's slot. A row in which a game was reset is no transition, and is never drawn.
+Time runs in rows, one for each step of the N games, as in the ring of frames. The slot of game i of row t holds what
+was observed at time t, the action that was then taken, its reward and the discount of what follows; what followed is
+the observation in the next row's slot. A row in which a game was reset is no transition, and is never drawn.
 """
 
 from __future__ import annotations

@@ -47,8 +47,8 @@ def play_fresh(run: Run) -> None:
     """Let a run that was solved play fresh games, and write their means into its summary.json.
 
     These are the games of `EXAMINATIONS`, with seeds of their own; an environment of one's own plays the first kind
-    only. An agent with noisy layers keeps its noise, an actor-critic draws its actions, soft actor-critic plays its mean
-    ones, and none of them has an epsilon in the first kind.
+    only. An agent with noisy layers keeps its noise, an actor-critic draws its actions, soft actor-critic plays its
+    mean ones, and none of them has an epsilon in the first kind.
 
     Raises:
         RunError: the summary cannot be written.

@@ -25,7 +25,9 @@ class Seats(Protocol):
         ...
 
     def step(self, actions: NDArray[Any]) -> tuple[Tensor, list[EpisodeEnd | None], NDArray[np.bool_]]:
-        """Play actions (N,), or continuous ones (N, A); return observations, the game that ended in each seat, and which seats made an env step."""
+        """Play actions (N,), or continuous ones (N, A); return observations, the game that ended in each seat, and
+        which seats made an env step.
+        """
         ...
 
 

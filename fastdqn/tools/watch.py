@@ -50,7 +50,8 @@ def record(agent: Agent, out: Path, seed: int, epsilon: float, values: bool, max
         out: the video, .mp4 or .gif.
         seed: of the game and of exploration.
         epsilon: share of random actions.
-        values: draw the value, or the probability, of each action beside the screen, or the numbers of a continuous one.
+        values: draw the value, or the probability, of each action beside the screen, or the numbers of a continuous
+            one.
         max_env_steps: longest video.
 
     Raises:

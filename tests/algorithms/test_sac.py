@@ -42,7 +42,9 @@ def batch_of(count: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> B
 def moved(learner: SACLearner, reference: SACReference) -> float:
     """Return the largest difference of all that an update changes."""
     pairs = ((learner.network, reference.actor), (learner.critic, reference.critic), (learner.target, reference.target))
-    apart = [(a - b).detach().abs().max() for x, y in pairs for a, b in zip(x.parameters(), y.parameters(), strict=True)]
+    apart = [
+        (a - b).detach().abs().max() for x, y in pairs for a, b in zip(x.parameters(), y.parameters(), strict=True)
+    ]
     return float(max(*apart, (learner.log_temperature - reference.log_ent_coef).detach().abs().max()))
 
 
@@ -75,7 +77,9 @@ class ActorFirst(SACLearner):
     """The control: the actor follows critics that have not been stepped."""
 
     def update(self, batch: Batch) -> Any:
-        self._groups = tuple(sorted(self._groups, key=lambda group: ("temperature", "actor", "critic").index(group.name)))
+        self._groups = tuple(
+            sorted(self._groups, key=lambda group: ("temperature", "actor", "critic").index(group.name))
+        )
         return super().update(batch)
 
 

@@ -34,6 +34,7 @@ def test_what_is_timed_has_the_options_of_a_script() -> None:
         ("--form", "plain"),
         ("--form", "a2c"),
         ("--form", "ppo"),
+        ("--form", "sac", "--game", "Pendulum-v1"),
     ],
 )
 def test_the_update_alone_is_timed(words: tuple[str, ...]) -> None:
@@ -44,14 +45,28 @@ def test_the_update_alone_is_timed(words: tuple[str, ...]) -> None:
     assert line["updates_per_s"] > 0
 
 
-@pytest.mark.parametrize("words", [("--wrappers", "opencv"), ("--wrappers", "vector", "--num-envs", "4")])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--wrappers", "opencv"),
+        ("--wrappers", "vector", "--num-envs", "4"),
+        ("--wrappers", "vector", "--num-envs", "2", "--form", "sac", "--game", "pendulum-v1"),
+        ("--wrappers", "vector", "--num-envs", "2", "--game", "CartPole-v1"),
+    ],
+)
 def test_the_games_alone_are_timed(words: tuple[str, ...]) -> None:
     done = run("--what", "env", *words)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["env_steps_per_s"] > 0
 
 
-@pytest.mark.parametrize("words", [("--game", "pnog"), ("--what", "update", "--device", "moon"), ("--frame-size", "3")])
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(("--game", "pnog"), ("--what", "update", "--device", "moon"), ("--frame-size", "3")),
+        *(("--form", "sac"), ("--form", "sac", "--game", "CartPole-v1", "--wrappers", "vector")),
+    ],
+)
 def test_mistakes_are_one_sentence(words: tuple[str, ...]) -> None:
     done = run(*words)
     assert done.returncode == 2

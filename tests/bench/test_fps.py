@@ -170,17 +170,28 @@ def test_players_share_the_games_of_a_ceiling() -> None:
     }
 
 
+def test_what_does_not_play_atari_plays_its_own_game() -> None:
+    rung = next(rung for rung in fps_ladder.LADDER if rung.script == "31_sac")
+    trial = {"batch_size": 256, "players": 1, "games": 4}
+    for asked, played in (("pong", "Pendulum-v1"), ("HalfCheetah-v5", "HalfCheetah-v5")):
+        assert fps.ceilings_of(fps_ladder.Row("31", rung), trial, fps.BenchOptions(game=asked)) == {
+            "env": ("--wrappers", "vector", "--num-envs", "4", "--form", "sac", "--game", played),
+            "update": ("--form", "sac", "--batch-size", "256", "--game", played),
+        }
+    assert fps_ladder.LADDER[0].game_of("breakout") == "breakout"
+
+
 def test_another_algorithm_is_no_gain_over_the_row_above() -> None:
-    """A2C plays ten times what 01 plays, 41 half of that."""
+    """A2C plays ten times what 01 plays, 41 half of that; 31 is another one again."""
     rungs = {rung.script[:2]: fps_ladder.Row(rung.script, rung) for rung in fps_ladder.LADDER}
-    rows = [rungs["01"], rungs["20"], rungs["41"]]
+    rows = [rungs["01"], rungs["20"], rungs["41"], rungs["31"]]
     counts = {"samples_per_step": 1.0, "batch_size": 8, "players": 1, "games": 8, "profile": {}}
-    speeds = (100.0, 1000.0, 500.0)
+    speeds = (100.0, 1000.0, 500.0, 300.0)
     trials = {row.label: [{"env_steps_per_s": speed, **counts}] for row, speed in zip(rows, speeds, strict=True)}
     asked = {pair for row in rows for pair in fps.ceilings_of(row, trials[row.label][0], fps.BenchOptions()).items()}
     lines = fps.summarise(rows, trials, {key: [2000.0] for key in asked}, fps.BenchOptions())
-    assert [line["gain_over_previous"] for line in lines] == [1.0, 1.0, 0.5]
-    assert [line["gain_over_first"] for line in lines] == [1.0, 10.0, 5.0]
+    assert [line["gain_over_previous"] for line in lines] == [1.0, 1.0, 0.5, 1.0]
+    assert [line["gain_over_first"] for line in lines] == [1.0, 10.0, 5.0, 3.0]
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is CUDA")

@@ -138,7 +138,10 @@ def test_a_game_that_shows_something_else_begins_anew() -> None:
 @pytest.mark.parametrize(
     ("space", "said"),
     [
-        (Discrete(3), "has the action space Discrete, but an agent here acts with a vector of numbers: a Box of floats "),
+        (
+            Discrete(3),
+            "has the action space Discrete, but an agent here acts with a vector of numbers: a Box of floats ",
+        ),
         (Box(-1.0, 1.0, (2, 2), FLOAT), "has the action space Box of float32 (2, 2), but an agent here acts with"),
         (Box(0, 3, (1,), np.int64), "has the action space Box of int64 (1,), but an agent here acts with a vector of"),
         (Box(-np.inf, np.inf, (1,), FLOAT), "has actions without finite bounds, the lower below the upper"),
@@ -155,7 +158,8 @@ def test_actions_that_cannot_be_learnt_are_one_sentence(space: Any, said: str) -
 
 
 @pytest.mark.parametrize(
-    "shown", [Box(0, 255, (8, 8, 3), np.uint8), Dict({"a": Box(0.0, 1.0, (1,))}), Box(0, 1, (2,), np.int64), Discrete(2)]
+    "shown",
+    [Box(0, 255, (8, 8, 3), np.uint8), Dict({"a": Box(0.0, 1.0, (1,))}), Box(0, 1, (2,), np.int64), Discrete(2)],
 )
 def test_observations_that_cannot_be_learnt_from_are_one_sentence(shown: Any) -> None:
     with registered(Ears=(Ears, {"shown": shown})), pytest.raises(UserError, match=r"^Ears-v0 shows .* vectors .*\.$"):
@@ -191,8 +195,8 @@ def test_a_missing_package_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(UserError) as caught:
         build_env(game_of("HalfCheetah-v5"), continuous=True)
     assert str(caught.value) == (
-        'HalfCheetah-v5 needs a package that is missing: MuJoCo is not installed, run `pip install "gymnasium[mujoco]"`; '
-        "fastdqn's extra has it: pip install 'fastdqn[mujoco]'."
+        'HalfCheetah-v5 needs a package that is missing: MuJoCo is not installed, run `pip install "gymnasium[mujoco]"`'
+        "; fastdqn's extra has it: pip install 'fastdqn[mujoco]'."
     )
 
 

@@ -28,6 +28,7 @@ WRAPPERS = {
     "20_a2c": "vector",
     "21_a3c_data": "vector",
     "22_a3c_grad": "vector",
+    "31_sac": "vector",
     "41_ppo_ranks": "vector",
 }
 

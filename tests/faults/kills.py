@@ -21,6 +21,10 @@ CREW = (
     *("--game", "CartPole-v1", "--threads", "1", "--num-envs", "3", "--checkpoint-minutes", "None"),
     *("--batch-size", "8", "--n-step", "3", "--synchronous", "--players", "2", "--log-seconds", "1000"),
 )
+CONTROL = (
+    *("--num-envs", "2", "--threads", "1", "--checkpoint-minutes", "None", "--log-seconds", "1000"),
+    *("--batch-size", "16", "--replay-initial", "60", "--replay-size", "150"),
+)
 KILLER = ("-m", "tests.faults.killer")
 
 
@@ -54,6 +58,11 @@ def crews(folder: Path, count: int) -> Tally:
     samples = random_moments(folder / "21", half, "21_a3c_data", (*CREW, "--pieces", "2"))
     gradients = random_moments(folder / "22", count - half, "22_a3c_grad", (*CREW, "--gradients", "2"))
     return Tally(samples.tried + gradients.tried, samples.wrong + gradients.wrong)
+
+
+def control(folder: Path, count: int) -> Tally:
+    """The same for soft actor-critic, with a replay that goes round."""
+    return random_moments(folder, count, "31_sac", CONTROL)
 
 
 def each_operation(folder: Path, count: int) -> Tally:
@@ -125,5 +134,6 @@ def _ends_well(run: Path, wanted: object, where: str = "", *words: str, name: st
 ROWS = (
     Row("kill -9 at a random moment", "resumed, it ends exactly as if nothing had been", 50, 1, random_moments),
     Row("kill -9 of 21 and 22 at a random moment", "the same, where players wait for each other", 20, 2, crews),
+    Row("kill -9 of 31 at a random moment", "resumed, it ends exactly as if nothing had been", 20, 2, control),
     Row("kill -9 at each operation on a file", "the same", 0, 1, each_operation),
 )

@@ -94,7 +94,7 @@ def first_adam_step(weight: Tensor, gradient: Tensor, learning_rate: float, epsi
 
 
 def squashed_log_probability(mean: Tensor, log_std: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-    """Actions and log probabilities as SquashedDiagGaussianDistribution has them, sample by sample, number by number."""
+    """Actions and log probabilities as SquashedDiagGaussianDistribution has them, one number at a time."""
     actions, said = [], []
     for mu, log_sigma, eps in zip(mean, log_std, noise, strict=True):
         sigma = torch.exp(log_sigma)
@@ -102,7 +102,9 @@ def squashed_log_probability(mean: Tensor, log_std: Tensor, noise: Tensor) -> tu
         a = torch.tanh(u)
         total = torch.zeros((), dtype=mean.dtype)
         for i in range(len(u)):
-            density = -((u[i] - mu[i]) ** 2) / (2 * sigma[i] ** 2) - torch.log(sigma[i]) - math.log(math.sqrt(2 * math.pi))
+            density = (
+                -((u[i] - mu[i]) ** 2) / (2 * sigma[i] ** 2) - torch.log(sigma[i]) - math.log(math.sqrt(2 * math.pi))
+            )
             total = total + density - torch.log(1 - a[i] ** 2 + 1e-6)
         actions.append(a)
         said.append(total)
@@ -144,7 +146,9 @@ class SACReference:
                 reward[i] + (1 - done[i]) * self.gamma * (min(q[i] for q in values) - ent_coef * next_log_prob[i])
                 for i in range(count)
             ]
-        critic_loss = 0.5 * sum(sum((q[i] - targets[i]) ** 2 for i in range(count)) / count for q in self.critic(obs, action))
+        critic_loss = 0.5 * sum(
+            sum((q[i] - targets[i]) ** 2 for i in range(count)) / count for q in self.critic(obs, action)
+        )
         self._step(self.critic_adam, critic_loss)
         values = self.critic(obs, drawn)
         actor_loss = sum(ent_coef * log_prob[i] - min(q[i] for q in values) for i in range(count)) / count

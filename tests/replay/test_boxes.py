@@ -70,7 +70,9 @@ def played(capacity: int, num_envs: int, steps: int, **more: Any) -> tuple[BoxRe
     return replay, play
 
 
-@pytest.mark.parametrize(("num_envs", "capacity", "steps"), [(1, 7, 40), (3, 12, 3), (3, 14, 50), (4, 4, 9), (2, 40, 19)])
+@pytest.mark.parametrize(
+    ("num_envs", "capacity", "steps"), [(1, 7, 40), (3, 12, 3), (3, 14, 50), (4, 4, 9), (2, 40, 19)]
+)
 def test_it_holds_what_a_list_holds_and_draws_all_of_it_equally(num_envs: int, capacity: int, steps: int) -> None:
     play, replay = Play(num_envs), replay_of(capacity, num_envs)
     replay.reset(play.newest)
