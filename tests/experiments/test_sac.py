@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import subprocess
 import sys
@@ -18,9 +19,10 @@ from fastdqn.algorithms.sac import SACLearner
 from fastdqn.cli.evaluate import Evaluate
 from fastdqn.cli.evaluate import evaluate as evaluate_runs
 from fastdqn.runs.checkpoint import newest, read
+from fastdqn.tools.fresh import play_fresh
 from tests.helpers.control import Ears, Reach, registered
 from tests.helpers.resuming import resume
-from tests.helpers.scripts import ROOT, fastdqn, records, summary, train
+from tests.helpers.scripts import ROOT, fastdqn, loaded, only_run, parse, records, summary, train
 
 SCRIPT = "31_sac"
 QUIET = ("--threads", "1", "--checkpoint-minutes", "None")
@@ -147,6 +149,17 @@ def test_evaluations_play_the_mean_action(tmp_path: Path, monkeypatch: pytest.Mo
     assert json.loads((run / "evaluation-training.json").read_text())["scores"] != first
 
 
+def test_a_solved_run_plays_fresh_games_with_the_mean_action(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = (*REACH, "--steps-per-update", "100", "--stop-score", "-9", "--fresh-games", "6", "--runs-dir")
+    monkeypatch.setattr(SACLearner, "act", None)
+    with registered(Reach=Reach):
+        play_fresh(loaded(SCRIPT).train(parse(SCRIPT, *words, str(tmp_path))))
+    found = summary(only_run(tmp_path))
+    assert found["solved"]
+    assert (found["fresh"]["games"], found["fresh"]["epsilon"], found["confirmed"]) == (6, 0.0, True)
+    assert "nature" not in found
+
+
 def test_what_looks_at_runs_knows_it(tmp_path: Path) -> None:
     run = train(SCRIPT, tmp_path / "run", *FEW, "--max-env-steps", "450")
     done = fastdqn("evaluate", str(run), "--episodes", "2")
@@ -191,6 +204,15 @@ def test_mistakes_are_one_sentence_and_exit_code_2(tmp_path: Path, words: tuple[
     assert done.stderr.startswith(f"error: {said}")
     assert done.stderr.count("\n") == 1
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(importlib.util.find_spec("mujoco") is None, reason="the extra mujoco is not installed")
+def test_mujocos_environments_are_learnt_and_resumed(tmp_path: Path) -> None:
+    words = (*FEW, "--game", "HalfCheetah-v5", "--num-envs", "2")
+    whole = train(SCRIPT, tmp_path / "whole", *words, "--max-env-steps", "120")
+    half = train(SCRIPT, tmp_path / "half", *words, "--max-env-steps", "60")
+    assert "the games continue where they were" in resume(SCRIPT, half, "--max-env-steps", "120")
+    assert weights_of(whole) == weights_of(half)
 
 
 @pytest.mark.slow
