@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium.spaces import Box
 
 from fastdqn.envs.own import OwnEnv, check_actions, kind_of, plain_said_of, said_of
-from fastdqn.errors import UserError
+from fastdqn.errors import RunError, UserError
 
 
 class BoxEnv(OwnEnv):
@@ -37,6 +37,11 @@ class BoxEnv(OwnEnv):
         except gymnasium.error.DependencyNotInstalled as error:
             raise UserError(f"{self.name} cannot be drawn: {said_of(error)}.") from error
         except Exception as error:
+            if "mujoco" in type(self.env.unwrapped).__module__:
+                raise RunError(
+                    f"{self.name} cannot be drawn: {said_of(error)}; on a machine without a display set MUJOCO_GL=egl, "
+                    "or MUJOCO_GL=osmesa where there is no GPU."
+                ) from error
             raise self._failure("render", error) from error
         if not (isinstance(picture, np.ndarray) and picture.ndim == 3 and picture.dtype == np.uint8):
             raise UserError(f"{self.name} draws no pictures.")

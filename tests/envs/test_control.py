@@ -13,7 +13,7 @@ from gymnasium.spaces import Box, Dict, Discrete
 from fastdqn.envs import games
 from fastdqn.envs.build import bare_env, build_env
 from fastdqn.envs.many import build_games
-from fastdqn.errors import UserError
+from fastdqn.errors import RunError, UserError
 from fastdqn.options.game import OWN_GAME, GameOptions, VectorOptions
 from fastdqn.types import VectorStep
 from tests.helpers.control import Ears, registered
@@ -198,6 +198,27 @@ def test_a_missing_package_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> N
         'HalfCheetah-v5 needs a package that is missing: MuJoCo is not installed, run `pip install "gymnasium[mujoco]"`'
         "; fastdqn's extra has it: pip install 'fastdqn[mujoco]'."
     )
+
+
+@pytest.mark.parametrize(
+    ("module", "said"),
+    [
+        ("gymnasium.envs.mujoco.half_cheetah_v5", r"^Blind-v0 cannot be drawn: .*no display.*; on a machine without a .*"),
+        ("elsewhere", r"^The environment Blind-v0 failed in render: RuntimeError: no display"),
+    ],
+)
+def test_a_missing_display_is_one_sentence(module: str, said: str) -> None:
+    class Blind(Ears):
+        def render(self) -> Any:
+            raise RuntimeError("no display")
+
+    Blind.__module__ = module
+    with registered(Blind=Blind):
+        env: Any = bare_env(game_of("Blind-v0"), continuous=True)
+        env.reset(seed=0)
+        with pytest.raises(RunError, match=said) as caught:
+            env.render()
+    assert "\n" not in str(caught.value)
 
 
 def test_a_frame_limit_truncates() -> None:
