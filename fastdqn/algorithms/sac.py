@@ -189,7 +189,8 @@ class SACLearner(NothingUnfinished):
         """Draw the policy's actions at the observations of `batch`, and all else that an update is to draw."""
         kind, device = self.log_temperature.dtype, self.device
         noise = torch.randn((2, *batch.action.shape), generator=self.noise, device=device, dtype=kind)
-        action, log_probability = squashed(*self.network(batch.obs), noise[0])
+        mean, log_std = self.network(batch.obs)
+        action, log_probability = squashed(mean, log_std, noise[0])
         return _Drawn(batch, action, log_probability, noise[1], self.log_temperature.detach().exp())
 
     def _temperature(self, drawn: _Drawn) -> Metrics:
@@ -207,7 +208,8 @@ class SACLearner(NothingUnfinished):
     def _critic(self, drawn: _Drawn) -> Metrics:
         batch = drawn.batch
         with torch.no_grad():
-            next_action, next_log_probability = squashed(*self.network(batch.next_obs), drawn.next_noise)
+            mean, log_std = self.network(batch.next_obs)
+            next_action, next_log_probability = squashed(mean, log_std, drawn.next_noise)
             next_q = torch.minimum(*self.target(batch.next_obs, next_action))
             following = torch.addcmul(next_q, drawn.temperature, next_log_probability, value=-1.0)
             target = torch.addcmul(batch.reward, batch.discount, following)

@@ -7,7 +7,6 @@ from typing import Any, Literal, get_args
 import ale_py
 import cv2
 import gymnasium
-from gymnasium.spaces import Box
 
 from fastdqn.envs import classic, games, opencv
 from fastdqn.envs.boxes import BoxEnv, ControlEnv
@@ -88,7 +87,7 @@ def spaces_of(env: PlayEnv) -> tuple[Any, int]:
     continuous one.
     """
     space: Any = env.action_space
-    return env.observation_space.shape, len(space.low) if isinstance(space, Box) else int(space.n)
+    return env.observation_space.shape, int(space.n) if hasattr(space, "n") else len(space.low)
 
 
 def describe(game: GameOptions, wrappers: str) -> str:

@@ -90,7 +90,7 @@ class Rerun:
         self._game, self._over = state["game"] - 1, True
         yield RESET, self.reset(), None
         said: torch.Tensor = state["actions"]
-        actions: list[Any] = list(said.numpy()) if said.ndim == 2 else said.tolist()
+        actions: Any = said.numpy() if said.ndim == 2 else said.tolist()
         self.repeated = True
         ended = False
         for action in actions:

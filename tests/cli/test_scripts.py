@@ -110,7 +110,7 @@ def test_help_is_complete(script: str) -> None:
     assert done.returncode == 0
     for option in ("--cuda", "--device", "--game", "--seed", "--max-env-steps", "--max-minutes", "--batch-size"):
         assert option in done.stdout
-    actor_critic = "--entropy-weight FLOAT" in done.stdout
+    actor_critic = "--entropy-weight FLOAT" in done.stdout or "--target-entropy FLOAT" in done.stdout
     assert ("--steps INT" in done.stdout) == (script != "01_baseline.py" and not actor_critic)
     assert done.stderr == ""
     text = (ROOT / "experiments" / script).read_text()
