@@ -203,7 +203,10 @@ def test_a_missing_package_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize(
     ("module", "said"),
     [
-        ("gymnasium.envs.mujoco.half_cheetah_v5", r"^Blind-v0 cannot be drawn: .*no display.*; on a machine without a .*"),
+        (
+            "gymnasium.envs.mujoco.half_cheetah_v5",
+            r"^Blind-v0 cannot be drawn: .*no display.*; on a machine without a .*",
+        ),
         ("elsewhere", r"^The environment Blind-v0 failed in render: RuntimeError: no display"),
     ],
 )
