@@ -104,7 +104,7 @@ class ControlEnv(BoxEnv):
                 f"{self.name} has the action space {kind_of(actions)}, but an agent here acts with a vector of "
                 "numbers: a Box of floats (A,)."
             )
-        low, high = (np.asarray(bound, np.float64) for bound in (actions.low, actions.high))
+        low, high = (np.asarray(getattr(actions, bound), np.float64) for bound in ("low", "high"))
         if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
             raise UserError(
                 f"{self.name} has actions without finite bounds, the lower below the upper, which an agent's, from -1 "

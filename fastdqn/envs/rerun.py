@@ -89,8 +89,8 @@ class Rerun:
         """
         self._game, self._over = state["game"] - 1, True
         yield RESET, self.reset(), None
-        said: torch.Tensor = state["actions"]
-        actions: Any = said.numpy() if said.ndim == 2 else said.tolist()
+        said: Any = state["actions"]
+        actions = said.numpy() if said.ndim == 2 else said.tolist()
         self.repeated = True
         ended = False
         for action in actions:

@@ -125,22 +125,6 @@ class Agent(NamedTuple):
     learner: DQNLearner | A2CLearner | SACLearner
     num_actions: int  # A, or how many numbers an action has where they are continuous
 
-    def chosen(self, obs: torch.Tensor) -> NDArray[Any]:
-        """Return actions for observations (N, ...), (N,) int64 or (N, A) float32: those of largest value, such as an
-        actor-critic draws, or the mean ones of soft actor-critic, as Stable-Baselines3 evaluates it.
-        """
-        choose = self.learner.best if isinstance(self.learner, SACLearner) else self.learner.act
-        return choose(obs).cpu().numpy()
-
-    def explored(self, actions: NDArray[Any], epsilon: float, rng: np.random.Generator) -> NDArray[Any]:
-        """Return `actions` (N, ...) with a share `epsilon` of random ones instead."""
-        count = len(actions)
-        if actions.ndim == 2:
-            random = rng.uniform(-1.0, 1.0, size=actions.shape).astype(np.float32)
-            return np.where(rng.random((count, 1)) < epsilon, random, actions)
-        random = rng.integers(self.num_actions, size=count)
-        return np.where(rng.random(count) < epsilon, random, actions)
-
 
 def load_agent(run: Path, device: torch.device, own_game: str | None = None) -> Agent:
     """Return the agent whose weights the folder of a run holds.
@@ -272,7 +256,7 @@ def _play(
     steps, stopped, rounds = 0, None, 0
     obs = seats.reset()
     while counts.any():
-        actions = agent.explored(agent.chosen(obs.to(device)), epsilon, rng)
+        actions = explored(best_actions(agent.learner, obs.to(device)), agent.num_actions, epsilon, rng)
         obs, ends, made = seats.step(actions)
         steps += int((made & counts).sum())
         for seat, end in enumerate(ends):
@@ -290,6 +274,24 @@ def _play(
                 break
     whole = min(number[counts].tolist(), default=started)  # stopped early: those that began before the first unfinished
     return Score([ended[i] for i in range(whole)], steps, time.perf_counter() - began, stopped)
+
+
+def best_actions(learner: DQNLearner | A2CLearner | SACLearner, obs: torch.Tensor) -> NDArray[Any]:
+    """Return actions for observations (N, ...), (N,) int64 or (N, A) float32: those of largest value, such as an
+    actor-critic draws, or the mean ones of soft actor-critic, as Stable-Baselines3 evaluates it.
+    """
+    choose = learner.best if isinstance(learner, SACLearner) else learner.act
+    return choose(obs).cpu().numpy()
+
+
+def explored(actions: NDArray[Any], num_actions: int, epsilon: float, rng: np.random.Generator) -> NDArray[Any]:
+    """Return `actions`, (N,) or continuous ones (N, A), with a share `epsilon` of random ones instead."""
+    count = len(actions)
+    if actions.ndim == 2:
+        random = rng.uniform(-1.0, 1.0, size=actions.shape).astype(np.float32)
+        return np.where(rng.random((count, 1)) < epsilon, random, actions)
+    random = rng.integers(num_actions, size=count)
+    return np.where(rng.random(count) < epsilon, random, actions)
 
 
 def _learner_of(

@@ -21,7 +21,7 @@ from fastdqn.envs.build import PlayEnv, build_env
 from fastdqn.envs.opencv import OpenCVAtari
 from fastdqn.envs.own import OwnEnv
 from fastdqn.errors import RunError, UserError
-from fastdqn.tools.evaluate import Agent, side_of
+from fastdqn.tools.evaluate import Agent, best_actions, explored, side_of
 from fastdqn.tools.seats import View
 from fastdqn.types import Frame
 
@@ -125,7 +125,7 @@ def _chosen(
     """
     learner = agent.learner
     if isinstance(learner, SACLearner):
-        action = agent.explored(agent.chosen(obs), epsilon, rng)[0]
+        action = explored(best_actions(learner, obs), agent.num_actions, epsilon, rng)[0]
         return action, action
     if isinstance(learner, A2CLearner):
         q, action = learner.policy.probabilities(obs)[0].cpu().numpy(), int(learner.act(obs).item())
