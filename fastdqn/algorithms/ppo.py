@@ -44,9 +44,16 @@ class Rollout(NamedTuple):
 
 def taken(column: Tensor, rows: Tensor) -> Tensor:
     """Return some rows; frames keep their layout, with channels last or not."""
-    if column.ndim == 4 and column.is_contiguous(memory_format=torch.channels_last):
-        return column.permute(0, 2, 3, 1)[rows].permute(0, 3, 1, 2)
-    return column[rows]
+    if column.ndim != 4:
+        return column[rows]
+    if column.is_contiguous(memory_format=torch.channels_last):
+        return _bytes_taken(column.permute(0, 2, 3, 1), rows).permute(0, 3, 1, 2)
+    return _bytes_taken(column, rows)
+
+
+def _bytes_taken(frames: Tensor, rows: Tensor) -> Tensor:
+    """Return rows of frames (B, ...) that lie one after the other, each of them in one piece."""
+    return frames.reshape(len(frames), -1).index_select(0, rows).view(-1, *frames.shape[1:])
 
 
 class PPOLearner(A2CLearner):

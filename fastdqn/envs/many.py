@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
 from fastdqn import process
@@ -42,9 +44,30 @@ def num_envs_of(vector: VectorOptions) -> int:
     return vector.num_envs or min(128, max(8, 4 * process.cores()))
 
 
-def describe_games(envs: VectorEnv, game: GameOptions) -> str:
-    """Return one line that says how the games are presented."""
+def build_halves(
+    game: GameOptions, vector: VectorOptions, seed: np.random.SeedSequence
+) -> tuple[tuple[VectorEnv, ...], str]:
+    """Return the same games in two halves that can play in turns, each in threads of its own; all together where there
+    are not threads for both, or an odd number of games.
+
+    Raises:
+        UserError: there is no such game, or not memory enough for so many.
+    """
+    count, threads = num_envs_of(vector), vector.env_threads or process.cores()
+    if count % 2 or threads < 2 or not games.is_atari(game.name):
+        envs, note = build_games(game, vector, seed)
+        return (envs,), note
+    check_num_envs(count)
+    half = dataclasses.replace(vector, num_envs=count // 2, env_threads=threads // 2)
+    seeds = [np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, i)) for i in range(2)]
+    both = tuple(build_vector_env(game, half, own) for own in seeds)
+    return both, describe_games(both[0], game, halves=2)
+
+
+def describe_games(envs: VectorEnv, game: GameOptions, halves: int = 1) -> str:
+    """Return one line that says how the games are presented, of which `envs` are all or one half."""
     side = envs.obs_shape[-1]
-    how = f"in {envs.threads} emulator threads" if envs.threads else "one after the other"
+    how = f"in {halves * envs.threads} emulator threads" if envs.threads else "one after the other"
+    turns = ", one half at a time" if halves > 1 else ""
     shown = f"vectors of {side} numbers" if len(envs.obs_shape) == 1 else f"{side}x{side} frames"
-    return describe(game, f"{envs.num_envs} games at once {how}, {shown}")
+    return describe(game, f"{halves * envs.num_envs} games at once {how}{turns}, {shown}")
