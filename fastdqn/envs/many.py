@@ -20,8 +20,35 @@ def build_games(game: GameOptions, vector: VectorOptions, seed: np.random.SeedSe
     Raises:
         UserError: there is no such game, or not memory enough for so many.
     """
-    envs = build_vector_env(game, vector, seed)
-    return envs, describe_games(envs, game)
+    (envs,), note = _built(game, vector, seed, 1)
+    return envs, note
+
+
+def build_halves(
+    game: GameOptions, vector: VectorOptions, seed: np.random.SeedSequence
+) -> tuple[tuple[VectorEnv, ...], str]:
+    """Return the same in two halves that can play in turns, each in threads of its own; all together where there are
+    not threads for both, or an odd number of games.
+
+    Raises:
+        UserError: there is no such game, or not memory enough for so many.
+    """
+    whole = num_envs_of(vector) % 2 or (vector.env_threads or process.cores()) < 2 or not games.is_atari(game.name)
+    return _built(game, vector, seed, 1 if whole else 2)
+
+
+def _built(
+    game: GameOptions, vector: VectorOptions, seed: np.random.SeedSequence, parts: int
+) -> tuple[tuple[VectorEnv, ...], str]:
+    """Return the games in one or two parts, and one line about all of them."""
+    count, threads, seeds = num_envs_of(vector), vector.env_threads, [seed]
+    check_num_envs(count)
+    if parts > 1:
+        count, threads = count // parts, (threads or process.cores()) // parts
+        seeds = [np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, i)) for i in range(parts)]
+    one = dataclasses.replace(vector, num_envs=count, env_threads=threads)
+    built = tuple(build_vector_env(game, one, seed) for seed in seeds)
+    return built, describe_games(built[0], game, parts)
 
 
 def build_vector_env(game: GameOptions, vector: VectorOptions, seed: np.random.SeedSequence) -> VectorEnv:
@@ -42,26 +69,6 @@ def build_vector_env(game: GameOptions, vector: VectorOptions, seed: np.random.S
 def num_envs_of(vector: VectorOptions) -> int:
     """Return how many games to play at once: as asked for, else 4 for each core, from 8 to 128."""
     return vector.num_envs or min(128, max(8, 4 * process.cores()))
-
-
-def build_halves(
-    game: GameOptions, vector: VectorOptions, seed: np.random.SeedSequence
-) -> tuple[tuple[VectorEnv, ...], str]:
-    """Return the same games in two halves that can play in turns, each in threads of its own; all together where there
-    are not threads for both, or an odd number of games.
-
-    Raises:
-        UserError: there is no such game, or not memory enough for so many.
-    """
-    count, threads = num_envs_of(vector), vector.env_threads or process.cores()
-    if count % 2 or threads < 2 or not games.is_atari(game.name):
-        envs, note = build_games(game, vector, seed)
-        return (envs,), note
-    check_num_envs(count)
-    half = dataclasses.replace(vector, num_envs=count // 2, env_threads=threads // 2)
-    seeds = [np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, i)) for i in range(2)]
-    both = tuple(build_vector_env(game, half, own) for own in seeds)
-    return both, describe_games(both[0], game, halves=2)
 
 
 def describe_games(envs: VectorEnv, game: GameOptions, halves: int = 1) -> str:

@@ -83,11 +83,14 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=200, check=False)
 
 
-def test_a_real_run_of_two_scripts(tmp_path: Path) -> None:
-    words = ("--only", "01,20", "--seconds", "2", "--warmup", "0.5", "--repeats", "1", "--replay-initial", "100")
+@pytest.mark.parametrize(
+    ("script", "samples"), [pytest.param("01_baseline", 8.0, marks=pytest.mark.slow), ("20_a2c", 1.0)]
+)
+def test_a_real_run(tmp_path: Path, script: str, samples: float) -> None:
+    words = ("--only", script, "--seconds", "2", "--warmup", "0.5", "--repeats", "1", "--replay-initial", "100")
     done = run(tmp_path, *words, "--", "--batch-size", "8", "--threads", "1")
     assert done.returncode == 0, done.stderr
-    for text in ("01_baseline", "20_a2c", "of env-only", "ceiling:", "machine:", "samples/step"):
+    for text in (script, "of env-only", "ceiling:", "machine:", "samples/step"):
         assert text in done.stdout
     (results,) = tmp_path.glob("*.jsonl")
     (picture,) = tmp_path.glob("*.png")
@@ -96,13 +99,12 @@ def test_a_real_run_of_two_scripts(tmp_path: Path) -> None:
     for text in results.read_text().splitlines():
         value = json.loads(text)
         kinds.setdefault(value["kind"], []).append(value)
-    assert [row["row"] for row in kinds["row"]] == ["01_baseline", "20_a2c"]
-    for row, samples in zip(kinds["row"], (8.0, 1.0), strict=True):
-        assert row["samples_per_step"] == pytest.approx(samples, rel=0.15)
-        assert row["env_steps_per_s"] > 1
-        assert 0 < row["share_of_env_only"] < 1
-        assert 0 < row["share_of_update_only"] < 2
-        assert row["peak_rss_bytes"] > 100_000_000
+    (row,) = kinds["row"]
+    assert (row["row"], row["env_steps_per_s"] > 1) == (script, True)
+    assert row["samples_per_step"] == pytest.approx(samples, rel=0.15)
+    assert 0 < row["share_of_env_only"] < 1
+    assert 0 < row["share_of_update_only"] < 2
+    assert row["peak_rss_bytes"] > 100_000_000
     assert {c["what"] for c in kinds["ceiling"]} == {"env", "update"}
     assert kinds["environment"][0]["packages"]["torch"]
 
