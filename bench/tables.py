@@ -62,7 +62,7 @@ NEWEST = Sources(
         Setting("09 --agent pong-fast", "pong-fast-cpu-seed", (0, 1)),
     ),
     variants="variants-pong-4samples",
-    actor_critics="ACTORCRITICS",
+    actor_critics="20261123-194413-fps-cpu",
 )
 
 VARIANTS = ("dqn", "one-step", "double", "noisy", "prioritized", "dueling", "distributional", "rainbow")
@@ -198,6 +198,8 @@ def actor_critics(page: Page, sources: Sources) -> str:
     rows: list[list[str]] = []
     for label, row in timing.rows.items():
         script, players, games = label.split()[0], int(row["players"]), int(row["games"])
+        if script[0] != "2":  # PPO is another algorithm
+            continue
         who = f"{players} player{'s' if players > 1 else ''}" if "--players" in label else "this process"
         cells = [page.link(script, f"experiments/{script}.py"), who, f"{games // players}"]
         cells += [spread(row["env_steps_per_s_all"], 0), f"{row['gain_over_first']:.2f}"]

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from fastdqn import build_actor_critic as build
 from fastdqn.algorithms.a2c import PROGRESS
 from fastdqn.cli.scripts import start
-from fastdqn.execution.threads import one_thread
 from fastdqn.options import GameOptions, PPOOptions, RunOptions, VectorOptions
 from fastdqn.runs.run import Run
 from fastdqn.schedules import linear
@@ -41,7 +40,7 @@ def train(options: Options) -> Run:
         while not run.over():
             if ppo.learning_rate_decay is not None:
                 learner.set_learning_rate(linear(run.env_steps, ppo.learning_rate, 0.0, ppo.learning_rate_decay))
-            with run.timed("playing"), one_thread(device):
+            with run.timed("playing"):
                 rollout = player.rollout()
             run.played_many(rollout.env_steps, rollout.episodes, player.num_envs)
 

@@ -13,9 +13,9 @@ from fastdqn.algorithms.a2c import A2CLearner, Policy, Settings
 from fastdqn.algorithms.form import PLAIN
 from fastdqn.algorithms.pieces import GradientPlayer, PiecePlayer
 from fastdqn.algorithms.ppo import PPOLearner
-from fastdqn.algorithms.rollouts import Half, RolloutPlayer
+from fastdqn.algorithms.rollouts import RolloutPlayer
 from fastdqn.envs.build import build_described, spaces_of
-from fastdqn.envs.many import build_games, build_halves, build_vector_env
+from fastdqn.envs.many import build_games, build_vector_env
 from fastdqn.envs.vector import VectorEnv, check_num_envs
 from fastdqn.execution.crew import CrewPlan, Plays
 from fastdqn.execution.devices import describe_device, prepare_device, prepare_memory
@@ -62,10 +62,15 @@ def rollouts_here(run: RunOptions, game: GameOptions, ppo: PPOOptions, vector: V
         UserError: there is no such game or device, or not memory enough for so many games.
     """
     device, seeds = prepare_device(run.device, run.cuda, run.threads), seeds_of(run.seed)
-    both, note = build_halves(game, vector, seeds.env)
-    learner = build_ppo(seeds, ppo, both[0].obs_shape, both[0].num_actions, device)
-    halves = [_half(games, learner, ppo.gamma) for games in both]
-    player = RolloutPlayer(halves, learner.policy, ppo.rollout_steps, ppo.gamma, ppo.trace_decay)
+    games, note = build_games(game, vector, seeds.env)
+    learner = build_ppo(seeds, ppo, games.obs_shape, games.num_actions, device)
+    if len(games.obs_shape) == 1:
+        stacks = GameVectors(games.num_envs, 1, ppo.gamma)
+        newest = partial(_vectors, stacks, device)
+    else:
+        stacks = few_rows(games.num_envs, games.obs_shape, device, channels_last=learner.form.channels_last)
+        newest = stacks.stacks
+    player = RolloutPlayer(games, stacks, newest, learner.policy, ppo.rollout_steps, ppo.gamma, ppo.trace_decay)
     arithmetic = learner.form.describe(device)
     notes = (*describe_device(device), note, ppo.describe(), run.describe_end(), arithmetic)
     return RolloutsHere(device, learner, player, notes)
@@ -206,15 +211,6 @@ def _stacks(games: VectorEnv, game: GameOptions, n_step: int, gamma: float) -> G
 def _learner_of(network: nn.Module, seeds: Seeds, a2c: A2COptions, descent: Descent | None = None) -> A2CLearner:
     settings = Settings(a2c.learning_rate, a2c.adam_epsilon, a2c.entropy_weight, a2c.value_weight, a2c.max_norm)
     return A2CLearner(network, _noise(seeds, network), settings, descent)
-
-
-def _half(games: VectorEnv, learner: PPOLearner, gamma: float) -> Half:
-    """Return games and what makes observations of them, where the learner is."""
-    if len(games.obs_shape) == 1:
-        vectors = GameVectors(games.num_envs, 1, gamma)
-        return Half(games, vectors, partial(_vectors, vectors, learner.device))
-    frames = few_rows(games.num_envs, games.obs_shape, learner.device, learner.form.channels_last)
-    return Half(games, frames, frames.stacks)
 
 
 def _vectors(stacks: GameVectors, device: torch.device) -> Tensor:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Generator
 from typing import Any
 
 import torch
@@ -67,22 +65,6 @@ class Threads:
             values = [replica.acting_values(obs) for obs in seen]
             found.append([*gradients, *metrics.scalars.values(), metrics.priority, *values])
         return all(torch.equal(one, other) for one, other in zip(*found, strict=True))
-
-
-@contextlib.contextmanager
-def one_thread(device: torch.device) -> Generator[None]:
-    """Let PyTorch compute in one thread on a CPU, within: what runs beside it has the other cores.
-
-    Its threads wait for the next operation by spinning, which takes these cores from emulators.
-    """
-    count = torch.get_num_threads()
-    if device.type == "cpu" and count > 1:
-        torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        if torch.get_num_threads() != count:
-            torch.set_num_threads(count)
 
 
 def _random_batch(obs_shape: tuple[int, int, int], num_actions: int, size: int, seed: int) -> Batch:

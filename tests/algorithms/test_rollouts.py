@@ -8,7 +8,7 @@ import torch
 
 from fastdqn.algorithms.a2c import Policy
 from fastdqn.algorithms.ppo import Rollout
-from fastdqn.algorithms.rollouts import Half, RolloutPlayer
+from fastdqn.algorithms.rollouts import RolloutPlayer
 from fastdqn.envs.vector import AtariVector
 from fastdqn.networks.actor_critic import actor_critic
 from fastdqn.options.game import GameOptions
@@ -34,7 +34,7 @@ def played(ring: bool, channels_last: bool = False) -> list[Rollout]:
         def newest() -> torch.Tensor:
             return torch.from_numpy(lists.obs())
 
-    player = RolloutPlayer([Half(games, stacks, newest)], policy, STEPS, 0.9, 0.5)
+    player = RolloutPlayer(games, stacks, newest, policy, STEPS, 0.9, 0.5)
     return [player.rollout() for _ in range(2)]
 
 

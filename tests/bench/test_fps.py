@@ -33,6 +33,13 @@ def test_steady_state_by_hand() -> None:
     }
 
 
+def test_whole_rollouts_are_counted() -> None:
+    """1,000 env steps every 2 s: from the second to the last of them, not to the end, at which one is half learnt."""
+    counts = [(1000, 1), (1000, 8), (2000, 17), (2000, 24), (3000, 33), (3000, 40), (4000, 49), (4000, 56)]
+    result = fps.steady_state([line(10 + i, *both) for i, both in enumerate(counts)], 0.0, "x")
+    assert (result["env_steps_per_s"], result["updates_per_s"], result["measured_seconds"]) == (500.0, 8.0, 4.0)
+
+
 @pytest.mark.parametrize(
     "lines",
     [

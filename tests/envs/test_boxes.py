@@ -14,7 +14,7 @@ from gymnasium.spaces import Box, Discrete
 
 from fastdqn.algorithms.a2c import Policy
 from fastdqn.algorithms.pieces import PiecePlayer
-from fastdqn.algorithms.rollouts import Half, RolloutPlayer
+from fastdqn.algorithms.rollouts import RolloutPlayer
 from fastdqn.envs import games
 from fastdqn.envs.build import bare_env, build_env
 from fastdqn.envs.many import build_games
@@ -126,7 +126,7 @@ def player_of(policy: Policy, trace_decay: float) -> RolloutPlayer:
     def newest() -> torch.Tensor:
         return torch.from_numpy(stacks.obs())
 
-    return RolloutPlayer([Half(many("StairsToy-v0", 1), stacks, newest)], policy, 9, 0.5, trace_decay)
+    return RolloutPlayer(many("StairsToy-v0", 1), stacks, newest, policy, 9, 0.5, trace_decay)
 
 
 @pytest.mark.usefixtures("registered")
