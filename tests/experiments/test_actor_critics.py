@@ -118,7 +118,8 @@ def test_41_runs_on_atari(tmp_path: Path) -> None:
     assert result["updates"] == 3 * 4 * 2
 
 
-@pytest.mark.parametrize("script", [CREWS[0], pytest.param(CREWS[1], marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("script", CREWS)
 def test_players_that_play_on_begin_new_games_when_resumed(tmp_path: Path, script: str) -> None:
     """The contract of 03: learner and counters continue, games begin anew, with other random numbers."""
     words = (*(PIECES if script == CREWS[0] else SUMS[:-1]), "--players", "2")
