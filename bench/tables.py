@@ -198,7 +198,7 @@ def actor_critics(page: Page, sources: Sources) -> str:
     rows: list[list[str]] = []
     for label, row in timing.rows.items():
         script, players, games = label.split()[0], int(row["players"]), int(row["games"])
-        if script[0] != "2":  # PPO is another algorithm
+        if not script.startswith("2"):  # 20 to 22 alone: PPO is another algorithm
             continue
         who = f"{players} player{'s' if players > 1 else ''}" if "--players" in label else "this process"
         cells = [page.link(script, f"experiments/{script}.py"), who, f"{games // players}"]
