@@ -232,6 +232,7 @@ def actor_critic_only(ceiling: Ceiling, options: Options) -> dict[str, float]:
     action = torch.randint(0, num_actions, (size,)).to(device)
     target = torch.randn(size).to(device)
     if ceiling.form == "ppo":
+        prepare_memory()
         learner = build_ppo(seeds, PPOOptions(), shape, num_actions, device)
         batch = PolicySamples(obs, action, torch.full_like(target, -1.8), target, target)
     else:

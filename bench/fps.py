@@ -21,6 +21,7 @@ The table goes to the terminal; JSON lines and a plot go to --out.
 import startup  # noqa: F401 - first: Ctrl-C during the imports below
 
 import dataclasses
+import itertools
 import json
 import statistics
 import subprocess
@@ -132,6 +133,8 @@ def time_script(row: Row, options: BenchOptions, device: str) -> dict[str, Any]:
 def steady_state(lines: list[dict[str, Any]], warmup: float, label: str) -> dict[str, Any]:
     """Return speeds between the first record `warmup` seconds after the first update and the last record.
 
+    Of a script that plays much at a time and then learns, records count in which it has just played.
+
     Raises:
         RunError: there were no updates in that time: that is no speed.
     """
@@ -139,7 +142,9 @@ def steady_state(lines: list[dict[str, Any]], warmup: float, label: str) -> dict
     if not trained:
         raise RunError(f"{label} made no update at all: there is nothing to time.")
     window = [line for line in trained if line["elapsed"] >= trained[0]["elapsed"] + warmup]
-    first, last = (window[0], window[-1]) if window else (trained[-1], trained[-1])
+    played = [line for before, line in itertools.pairwise(window) if line["env_steps"] > before["env_steps"]]
+    window = played if len(played) > 1 else window or trained[-1:]
+    first, last = window[0], window[-1]
     seconds, updates = last["elapsed"] - first["elapsed"], last["updates"] - first["updates"]
     env_steps = last["env_steps"] - first["env_steps"]
     if updates <= 0 or env_steps <= 0:

@@ -46,6 +46,7 @@ class Sources(NamedTuple):
     parts: str
     pong: tuple[Setting, ...]
     variants: str  # a folder with a run's folder for each of VARIANTS
+    actor_critics: str  # of bench/fps.py --only "20, 21 --players 1, ..."
 
 
 NEWEST = Sources(
@@ -61,6 +62,7 @@ NEWEST = Sources(
         Setting("09 --agent pong-fast", "pong-fast-cpu-seed", (0, 1)),
     ),
     variants="variants-pong-4samples",
+    actor_critics="20261123-194413-fps-cpu",
 )
 
 VARIANTS = ("dqn", "one-step", "double", "noisy", "prioritized", "dueling", "distributional", "rainbow")
@@ -191,6 +193,21 @@ def parts(page: Page, sources: Sources) -> str:
     return grid(heads, rows, timed(page, sources.parts, timing))
 
 
+def actor_critics(page: Page, sources: Sources) -> str:
+    timing = timing_of(page, sources.actor_critics)
+    rows: list[list[str]] = []
+    for label, row in timing.rows.items():
+        script, players, games = label.split()[0], int(row["players"]), int(row["games"])
+        if not script.startswith("2"):  # 20 to 22 alone: PPO is another algorithm
+            continue
+        who = f"{players} player{'s' if players > 1 else ''}" if "--players" in label else "this process"
+        cells = [page.link(script, f"experiments/{script}.py"), who, f"{games // players}"]
+        cells += [spread(row["env_steps_per_s_all"], 0), f"{row['gain_over_first']:.2f}"]
+        rows.append([*cells, f"{row['samples_per_step']:.1f}", f"{row['share_of_env_only']:.0%}"])
+    heads = ("script", "who plays", "games of each", "env steps/s", "x 20", "samples for each env step")
+    return grid((*heads, "of the games alone"), rows, timed(page, sources.actor_critics, timing))
+
+
 def pong(page: Page, sources: Sources) -> str:
     heads = (
         "script",
@@ -262,7 +279,7 @@ def variants(page: Page, sources: Sources) -> str:
     return grid(heads, rows, f"Measured on {where}, one run a variant; {software(stamps)}; each name links its data.")
 
 
-MAKERS = (ladder, ladder_short, ceilings, steps, parts, pong, pong_runs, variants)
+MAKERS = (ladder, ladder_short, ceilings, steps, parts, actor_critics, pong, pong_runs, variants)
 TABLES = {make.__name__.replace("_", "-"): make for make in MAKERS}
 BEGIN = "<!-- table: "
 MARKED = re.compile(rf"{BEGIN}(?P<name>\S*) -->\n(?P<body>(?:(?!{BEGIN}).)*?)<!-- end -->", re.DOTALL)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from fastdqn import build_actor_critic as build
 from fastdqn.algorithms.a2c import PROGRESS
 from fastdqn.cli.scripts import start
+from fastdqn.execution.devices import prepare_memory
 from fastdqn.options import GameOptions, PPOOptions, RunOptions, VectorOptions
 from fastdqn.runs.run import Run
 from fastdqn.schedules import linear
@@ -30,6 +31,7 @@ class Options:
 
 def train(options: Options) -> Run:
     ppo = options.ppo
+    prepare_memory()
     device, learner, player, notes = build.rollouts_here(options.run, options.game, ppo, options.vector)
 
     with Run(__file__, options, device, "vector", notes, PROGRESS) as run:

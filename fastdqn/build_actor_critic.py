@@ -18,7 +18,7 @@ from fastdqn.envs.build import build_described, spaces_of
 from fastdqn.envs.many import build_games, build_vector_env
 from fastdqn.envs.vector import VectorEnv, check_num_envs
 from fastdqn.execution.crew import CrewPlan, Plays
-from fastdqn.execution.devices import describe_device, prepare_device, prepare_memory
+from fastdqn.execution.devices import describe_device, prepare_device
 from fastdqn.execution.player import PlayerWeights
 from fastdqn.forms import fastest_form
 from fastdqn.networks.actor_critic import actor_critic
@@ -129,7 +129,6 @@ def build_ppo(
     seeds: Seeds, ppo: PPOOptions, obs_shape: tuple[int, ...], num_actions: int, device: torch.device
 ) -> PPOLearner:
     """Return the learner of proximal policy optimisation, with its network on `device`."""
-    prepare_memory()
     frames = len(obs_shape) == 3
     network = build_network(seeds, obs_shape, num_actions, one_stream=frames).to(device)
     settings = Settings(ppo.learning_rate, ppo.adam_epsilon, ppo.entropy_weight, ppo.value_weight, ppo.max_norm)

@@ -44,8 +44,24 @@ def reinforce(*words: str) -> str:
 
 def test_a_second_algorithm_trains_resumes_and_is_drawn(tmp_path: Path) -> None:
     words = ("--game", TOY_CATCH, *AS_ATARI, "--threads", "1", "--log-seconds", "0.3")
-    said = reinforce(*words, "--runs-dir", str(tmp_path / "whole"), "--max-env-steps", "7000")
+    said = reinforce(*words, "--runs-dir", str(tmp_path / "whole"), "--max-env-steps", "3000")
     whole = only_run(tmp_path / "whole")
+    weights = [safetensors.numpy.load_file(whole / "weights.safetensors")]
+    updates = summary(whole)["updates"]
+    words = (*words, "--runs-dir", str(tmp_path / "parts"))
+    reinforce(*words, "--max-env-steps", "1503")
+    parts = only_run(tmp_path / "parts")
+    assert "resumed at env step 1,503" in reinforce(
+        "--resume", str(parts), "--game", TOY_CATCH, "--max-env-steps", "3000"
+    )
+    weights.append(safetensors.numpy.load_file(parts / "weights.safetensors"))
+    assert {k: v.tobytes() for k, v in weights[0].items()} == {k: v.tobytes() for k, v in weights[1].items()}
+    assert summary(parts)["updates"] == updates > 70
+    groups = grouped([read_run(whole), read_run(parts)])
+    assert {game: list(labels) for game, labels in groups.items()} == {TOY_CATCH: ["reinforce"]}
+    draw_curves(groups, tmp_path / "curves.png")
+    assert (tmp_path / "curves.png").stat().st_size > 5_000
+    reinforce("--resume", str(whole), "--game", TOY_CATCH, "--max-env-steps", "7000")
     assert "| entropy 1." in said  # its own progress line, and nothing of DQN's
     assert "epsilon" not in said
     scores = [episode["score"] for episode in records(whole, "episodes.jsonl")]
@@ -55,19 +71,6 @@ def test_a_second_algorithm_trains_resumes_and_is_drawn(tmp_path: Path) -> None:
     assert {"loss_policy", "entropy"} <= set(last)
     assert not {"loss", "mean_q", "epsilon"} & set(last)
     assert last["entropy"] < 1.0
-    words = (*words, "--runs-dir", str(tmp_path / "parts"))
-    reinforce(*words, "--max-env-steps", "2003")
-    parts = only_run(tmp_path / "parts")
-    assert "resumed at env step 2,003" in reinforce(
-        "--resume", str(parts), "--game", TOY_CATCH, "--max-env-steps", "7000"
-    )
-    weights = [safetensors.numpy.load_file(run / "weights.safetensors") for run in (whole, parts)]
-    assert {k: v.tobytes() for k, v in weights[0].items()} == {k: v.tobytes() for k, v in weights[1].items()}
-    assert summary(parts)["updates"] == summary(whole)["updates"] > 150
-    groups = grouped([read_run(whole), read_run(parts)])
-    assert {game: list(labels) for game, labels in groups.items()} == {TOY_CATCH: ["reinforce"]}
-    draw_curves(groups, tmp_path / "curves.png")
-    assert (tmp_path / "curves.png").stat().st_size > 5_000
 
 
 @dataclass(frozen=True)

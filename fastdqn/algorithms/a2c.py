@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from fastdqn.algorithms.descent import Local, build_adam, load_optimizer
 from fastdqn.algorithms.form import PLAIN, Form
 from fastdqn.networks.arithmetic import in_bf16
-from fastdqn.networks.lowered import Lowered
+from fastdqn.networks.lowered import Lowered, backward
 from fastdqn.networks.torso import use_channels_last
 from fastdqn.seam import Descent, Group
 from fastdqn.states import NothingUnfinished, on_cpu
@@ -156,7 +156,7 @@ class A2CLearner(NothingUnfinished):
         value = self._settings.value_weight * nn.functional.mse_loss(values, batch.target)
         bonus = -self._settings.entropy_weight * entropy.mean()
         total = policy + value + bonus
-        self.backward(group, total)
+        backward(total, group.parameters, self._lowered)
         scalars = {
             "advantage": advantage.mean(),
             "values": values.detach().mean(),
@@ -167,15 +167,6 @@ class A2CLearner(NothingUnfinished):
             "loss_total": total.detach(),
         }
         return Metrics(scalars, advantage.abs())
-
-    def backward(self, group: Group, loss: Tensor) -> None:
-        """Leave the gradient of `loss` with the parameters of `group`; what was there is dropped."""
-        parameters = group.parameters if self._lowered is None else self._lowered.network.parameters()
-        for parameter in parameters:
-            parameter.grad = None
-        loss.backward()
-        if self._lowered is not None:
-            self._lowered.raise_gradient()
 
     def stepped(self, group: Group) -> None:  # noqa: ARG002 - there is one group
         """Lower what has changed."""

@@ -17,7 +17,7 @@ from fastdqn.algorithms.losses import weighted_mean
 from fastdqn.algorithms.objectives import Objective, ValueObjective
 from fastdqn.foreach import copy_all, lerp_all
 from fastdqn.networks.arithmetic import in_bf16
-from fastdqn.networks.lowered import Lowered
+from fastdqn.networks.lowered import Lowered, backward
 from fastdqn.networks.noisy import draw_noise, noisy_layers
 from fastdqn.networks.torso import share_weights, torsos, use_channels_last
 from fastdqn.seam import Descent, Group
@@ -154,10 +154,7 @@ class DQNLearner(NothingUnfinished):
         output_t, selector_t = following or (output_tm1.detach(), output_tm1.detach())
         errors = self.objective.errors(output_tm1, batch, output_t, selector_t)
         loss = weighted_mean(errors.loss, batch.weight)
-        self._drop_gradient(group)
-        loss.backward()
-        if self._lowered is not None:
-            self._lowered.raise_gradient()
+        backward(loss, group.parameters, self._lowered)
         return Metrics({"loss": loss.detach(), "mean_q": errors.value.mean()}, errors.priority)
 
     def stepped(self, group: Group) -> None:  # noqa: ARG002 - there is one group
@@ -255,12 +252,6 @@ class DQNLearner(NothingUnfinished):
         for lowered in (self._lowered, self._lowered_target):
             if lowered is not None:
                 lowered.keep_up()
-
-    def _drop_gradient(self, group: Group) -> None:
-        """Drop the gradient that is there from before; of a lowered network, what it was raised to is written over."""
-        parameters = group.parameters if self._lowered is None else self._lowered.network.parameters()
-        for parameter in parameters:
-            parameter.grad = None
 
     def _optimizer_of(self, parameters: Sequence[Tensor]) -> torch.optim.Optimizer:
         form, rate, epsilon = self.form, self._settings.learning_rate, self._settings.rmsprop_epsilon

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from fastdqn.algorithms.a2c import A2CLearner, Settings
 from fastdqn.algorithms.descent import set_learning_rate
 from fastdqn.algorithms.form import PLAIN, Form
+from fastdqn.networks.lowered import backward
 from fastdqn.seam import Descent, Group
 from fastdqn.types import EpisodeEnd, Metrics
 
@@ -39,14 +40,21 @@ class Rollout(NamedTuple):
             order = torch.randperm(count, generator=generator).to(self.samples.action.device)
             for begin in range(0, count, size):
                 rows = order[begin : begin + size]
-                yield PolicySamples._make(taken(column, rows) for column in self.samples)
+                yield PolicySamples._make(picked(column, rows) for column in self.samples)
 
 
-def taken(column: Tensor, rows: Tensor) -> Tensor:
+def picked(column: Tensor, rows: Tensor) -> Tensor:
     """Return some rows; frames keep their layout, with channels last or not."""
-    if column.ndim == 4 and column.is_contiguous(memory_format=torch.channels_last):
-        return column.permute(0, 2, 3, 1)[rows].permute(0, 3, 1, 2)
-    return column[rows]
+    if column.ndim != 4:
+        return column[rows]
+    if column.is_contiguous(memory_format=torch.channels_last):
+        return _in_one_piece(column.permute(0, 2, 3, 1), rows).permute(0, 3, 1, 2)
+    return _in_one_piece(column, rows)
+
+
+def _in_one_piece(frames: Tensor, rows: Tensor) -> Tensor:
+    """Return rows of frames (B, ...) that lie one after the other, each of them in one piece."""
+    return frames.reshape(len(frames), -1).index_select(0, rows).view(-1, *frames.shape[1:])
 
 
 class PPOLearner(A2CLearner):
@@ -110,7 +118,7 @@ class PPOLearner(A2CLearner):
         value = self._settings.value_weight * nn.functional.mse_loss(values, batch.target)
         bonus = -self._settings.entropy_weight * entropy.mean()
         total = policy + value + bonus
-        self.backward(group, total)
+        backward(total, group.parameters, self._lowered)
         scalars = {
             "advantage": batch.advantage.mean(),
             "values": values.detach().mean(),

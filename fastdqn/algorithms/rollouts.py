@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fastdqn.algorithms.a2c import Policy
-from fastdqn.algorithms.ppo import PolicySamples, Rollout, taken
+from fastdqn.algorithms.ppo import PolicySamples, Rollout, picked
 from fastdqn.algorithms.returns import generalised_advantages
 from fastdqn.envs.vector import VectorEnv
 from fastdqn.replay.ring import FrameReplay
@@ -83,7 +83,7 @@ class RolloutPlayer:
         kept = real.flatten().nonzero().squeeze(1)
         obs, *columns = (torch.cat(column) for column in zip(*rows, strict=True))
         flat = (*columns, advantage.flatten(), (advantage + value[:-1]).flatten())
-        samples = PolicySamples(taken(obs, kept), *(column[kept] for column in flat))
+        samples = PolicySamples(picked(obs, kept), *(column[kept] for column in flat))
         return Rollout(samples, len(kept), episodes)
 
     def state(self) -> dict[str, Any]:

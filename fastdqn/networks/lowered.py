@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import torch
 from torch import Tensor, nn
@@ -55,6 +55,21 @@ class Lowered:
             if parameter.grad is None:
                 parameter.grad = torch.empty_like(parameter)
         copy_all(_gradients(self._full), _gradients(self._own))
+
+
+def backward(loss: Tensor, parameters: Iterable[Tensor], lowered: Lowered | None) -> None:
+    """Leave the gradient of `loss` with `parameters`; what was there is dropped.
+
+    Args:
+        loss: () with gradient.
+        parameters: of the network.
+        lowered: what computed in its place, if anything; its gradient is raised, which writes over the one before.
+    """
+    for parameter in parameters if lowered is None else lowered.network.parameters():
+        parameter.grad = None
+    loss.backward()
+    if lowered is not None:
+        lowered.raise_gradient()
 
 
 def _lowered_layers(network: nn.Module) -> Iterator[nn.Module]:

@@ -29,7 +29,6 @@ from fastdqn.envs.build import Wrappers, build_env, spaces_of
 from fastdqn.envs.scores import human_normalised
 from fastdqn.envs.vector import check_num_envs
 from fastdqn.errors import UserError
-from fastdqn.options.actor_critic import A2COptions
 from fastdqn.options.dqn import DQNOptions
 from fastdqn.options.game import PRESENTATIONS, GameOptions
 from fastdqn.options.groups import Groups, options_from
@@ -303,8 +302,8 @@ def _learner_of(
     if options.ppo is not None:
         exact = dataclasses.replace(options.ppo, precision="fp32")
         return build_actor_critic.build_ppo(seeds, exact, shape, num_actions, device)
-    if options.actor_critic:
-        return build_actor_critic.build_learner(seeds, options.a2c or A2COptions(), shape, num_actions, device)
+    if options.a2c is not None:
+        return build_actor_critic.build_learner(seeds, options.a2c, shape, num_actions, device)
     channels, height, width = shape
     dqn = options.dqn or DQNOptions()
     return build_learner(seeds, dqn, (channels, height, width), num_actions, device, PLAIN, *groups)

@@ -68,7 +68,7 @@ def test_one_player_that_sends_single_gradients_is_20_but_for_rounding(tmp_path:
     [
         ("21_a3c_data", (*PIECES, "--synchronous", "--players", "2")),
         ("22_a3c_grad", (*SUMS, "--players", "2")),
-        ("22_a3c_grad", (*SUMS, "--players", "1")),
+        pytest.param("22_a3c_grad", (*SUMS, "--players", "1"), marks=pytest.mark.slow),
     ],
 )
 def test_players_that_wait_repeat_and_resume_bit_for_bit(tmp_path: Path, script: str, words: tuple[str, ...]) -> None:
@@ -118,6 +118,7 @@ def test_41_runs_on_atari(tmp_path: Path) -> None:
     assert result["updates"] == 3 * 4 * 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", CREWS)
 def test_players_that_play_on_begin_new_games_when_resumed(tmp_path: Path, script: str) -> None:
     """The contract of 03: learner and counters continue, games begin anew, with other random numbers."""
@@ -133,7 +134,7 @@ def test_players_that_play_on_begin_new_games_when_resumed(tmp_path: Path, scrip
     assert numbers == sorted(numbers)
 
 
-@pytest.mark.parametrize("script", CREWS)
+@pytest.mark.parametrize("script", [pytest.param(CREWS[0], marks=pytest.mark.slow), CREWS[1]])
 def test_atari_with_several_players(tmp_path: Path, script: str) -> None:
     words = ("--game", "breakout", "--players", "2", "--num-envs", "2", "--batch-size", "8", "--max-env-steps", "150")
     run = train(script, tmp_path, *words, "--max-frames", "80")

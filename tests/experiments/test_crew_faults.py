@@ -31,9 +31,16 @@ def reach(stage: str, run: Started) -> None:
 
 
 @pytest.mark.parametrize("words", WAYS)
-@pytest.mark.parametrize("presses", [1, 2])
 @pytest.mark.parametrize("stage", STAGES)
-@pytest.mark.parametrize("script", CREWS)
+@pytest.mark.parametrize(
+    ("script", "presses"),
+    [
+        (CREWS[0], 1),
+        pytest.param(CREWS[0], 2, marks=pytest.mark.slow),
+        pytest.param(CREWS[1], 1, marks=pytest.mark.slow),
+        (CREWS[1], 2),
+    ],
+)
 def test_ctrl_c(tmp_path: Path, script: str, stage: str, presses: int, words: tuple[str, ...]) -> None:
     with started(script, tmp_path, *CART, *words) as run:
         reach(stage, run)
@@ -91,7 +98,7 @@ def test_kill_9_of_the_trainer(tmp_path: Path, script: str, stage: str) -> None:
     assert code == -signal.SIGKILL
 
 
-@pytest.mark.parametrize("script", CREWS)
+@pytest.mark.parametrize("script", [CREWS[0], pytest.param(CREWS[1], marks=pytest.mark.slow)])
 def test_an_exception_in_a_players_game(tmp_path: Path, script: str) -> None:
     with started(script, tmp_path, *FAULTY) as run:
         code, _, err = run.finish(120)
@@ -103,6 +110,7 @@ def test_an_exception_in_a_players_game(tmp_path: Path, script: str) -> None:
     assert (only_run(tmp_path) / "weights.safetensors").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", CREWS)
 def test_a_player_that_hangs(tmp_path: Path, script: str) -> None:
     words = (*FAULTY, "--player-timeout", "20")
