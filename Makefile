@@ -16,7 +16,7 @@ pong: $(VENV)/ready ## train Pong with the fastest script, on the GPU if there i
 	$(BIN)/python $(BEST) --device auto $(ARGS)
 
 test: $(VENV)/ready ## all tests but those that learn for long
-	$(BIN)/python -m pytest --numprocesses logical --dist worksteal --durations 20 -m "not slow" $(ARGS)
+	$(BIN)/python -m pytest --numprocesses logical --dist worksteal --durations 20 -m "not slow and not engines" $(ARGS)
 
 test-slow: $(VENV)/ready ## the tests that learn for long: every script and every variant learns Catch
 	$(BIN)/python -m pytest --numprocesses logical --dist worksteal -m slow $(ARGS)
