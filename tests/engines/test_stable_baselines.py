@@ -1,4 +1,4 @@
-"""An update of A2C and of PPO, and advantages, beside Stable-Baselines3 itself, in float64."""
+"""An update of A2C and of PPO, advantages, and updates of SAC beside Stable-Baselines3 itself, in float64."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from torch import Tensor
 from fastdqn.algorithms.a2c import A2CLearner, Settings
 from fastdqn.algorithms.ppo import PolicySamples, PPOLearner
 from fastdqn.algorithms.returns import generalised_advantages
+from fastdqn.algorithms.sac import SACLearner
+from fastdqn.algorithms.sac import Settings as SACSettings
 from fastdqn.networks.actor_critic import ActorCritic, actor_critic
-from fastdqn.types import Samples
+from fastdqn.networks.control import GaussianActor, TwinCritic
+from fastdqn.types import Batch, Samples
 
 sb3: Any = pytest.importorskip("stable_baselines3")
 policies: Any = pytest.importorskip("stable_baselines3.common.policies")
@@ -145,3 +148,51 @@ def test_advantages_are_stable_baselines() -> None:
     assert truncated.any()
     assert terminated.any()
     torch.testing.assert_close(ours, torch.from_numpy(buffer.advantages), rtol=0, atol=1e-12)
+
+
+def sac_layers_of(model: Any) -> list[tuple[Tensor, ...]]:
+    """Return weights and biases of Stable-Baselines3's networks, laid out as ours: the actor's last layer is one."""
+    actor, found = model.policy.actor, []
+    found += [(one.weight, one.bias) for one in actor.latent_pi if isinstance(one, torch.nn.Linear)]
+    found.append((torch.cat((actor.mu.weight, actor.log_std.weight)), torch.cat((actor.mu.bias, actor.log_std.bias))))
+    for critic in (model.policy.critic, model.policy.critic_target):
+        found += [(one.weight, one.bias) for q in critic.q_networks for one in q if isinstance(one, torch.nn.Linear)]
+    return found
+
+
+def test_sac_updates_as_stable_baselines_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three updates with the same weights, batches and noise: actor, critics, their averages and the temperature."""
+    hidden, rate, share, gamma = 16, 1e-2, 0.05, 0.97
+    settings = {"learning_rate": rate, "tau": share, "gamma": gamma, "policy_kwargs": {"net_arch": [hidden, hidden]}}
+    model = sb3.SAC("MlpPolicy", gymnasium.make("Pendulum-v1"), device="cpu", seed=0, buffer_size=8, **settings)
+    model.policy.double()
+    model.log_ent_coef.data = model.log_ent_coef.data.double()
+    model.set_logger(logger.configure(None, []))
+
+    generator = torch.Generator().manual_seed(0)
+    actor, critic = GaussianActor(3, 1, generator, hidden).double(), TwinCritic(3, 1, generator, hidden).double()
+    first = [tensor.detach().clone() for pair in sac_layers_of(model) for tensor in pair]
+    with torch.no_grad():
+        for ours, theirs in zip([*actor.parameters(), *critic.parameters()], first, strict=False):
+            ours.copy_(theirs)
+    learner = SACLearner(actor, critic, torch.Generator().manual_seed(1), SACSettings(rate, target_average=share))
+
+    rng, drawn = torch.Generator().manual_seed(2), torch.Generator().manual_seed(1)
+    for _ in range(3):
+        obs, after = torch.randn((2, BATCH, 3), generator=rng, dtype=torch.float64)
+        action = 2 * torch.rand((BATCH, 1), generator=rng, dtype=torch.float64) - 1
+        reward = torch.randn(BATCH, generator=rng, dtype=torch.float64)
+        done = (torch.rand(BATCH, generator=rng) < 0.3).double()
+        noise = iter(torch.randn((2, BATCH, 1), generator=drawn, dtype=torch.float64))
+        monkeypatch.setattr("torch.distributions.normal._standard_normal", lambda *_, noise=noise, **__: next(noise))
+        batch = types.ReplayBufferSamples(obs, action, after, done[:, None], reward[:, None])
+        monkeypatch.setattr(model.replay_buffer, "sample", lambda *_, batch=batch, **__: batch)
+        model.train(1, BATCH)
+        learner.update(Batch(obs, action, reward, gamma * (1 - done), after))
+
+    theirs = [tensor for pair in sac_layers_of(model) for tensor in pair]
+    ours = [*learner.network.parameters(), *learner.critic.parameters(), *learner.target.parameters()]
+    for a, b, before in zip(ours, theirs, first, strict=True):
+        torch.testing.assert_close(a.detach(), b.detach(), rtol=0, atol=1e-7)  # Adam divides rounding by small moments
+        assert not torch.equal(a, before)
+    assert float(learner.log_temperature) == pytest.approx(float(model.log_ent_coef), abs=1e-9)
