@@ -211,4 +211,4 @@ def test_sac_updates_as_stable_baselines_does(monkeypatch: pytest.MonkeyPatch) -
     for a, b, before in zip(ours, theirs, first, strict=True):
         torch.testing.assert_close(a.detach(), b.detach(), rtol=0, atol=1e-7)  # Adam divides rounding by small moments
         assert not torch.equal(a, before)
-    assert float(learner.log_temperature) == pytest.approx(float(model.log_ent_coef), abs=1e-9)
+    assert learner.log_temperature.item() == pytest.approx(model.log_ent_coef.item(), abs=1e-9)
