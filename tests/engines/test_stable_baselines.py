@@ -56,10 +56,6 @@ def layers_of(model: Any) -> list[torch.nn.Linear]:
     return [*bodies[0], policy.action_net, *bodies[1], policy.value_net]
 
 
-def weights_of(layers: Any) -> list[Tensor]:
-    return [parameter.detach().clone() for layer in layers for parameter in layer.parameters()]
-
-
 def theirs_after(model: Any, network: ActorCritic, samples: Any) -> list[Tensor]:
     """Return the weights after Stable-Baselines3's own train() on `samples`, from those of `network`."""
     model.policy.double()
