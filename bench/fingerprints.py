@@ -125,7 +125,11 @@ CASES = (
         (*SHORT, *CATCH, *FAST, *FROZEN, "--max-env-steps", "600"),
         graphs=True,
     ),
-    Case("pong, small", "11_pong_in_seconds", (*SHORT, *PONG_FAST, "--small", "--device", "cpu", *FAST, *BLOCKS)),
+    Case(
+        "pong, narrow",
+        "11_pong_in_seconds",
+        (*SHORT, *PONG_FAST, "--network", "narrow", "--device", "cpu", *FAST, *BLOCKS),
+    ),
 )
 AS_ATARI = ("--frame-skip", "4", "--noop-max", "30", "--episodic-life", "--clip-rewards", "--fire-reset")
 OLDER = {"--freeze-share": "--hold-share", "--freeze-slack": "--hold-slack"}

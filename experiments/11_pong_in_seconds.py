@@ -10,9 +10,9 @@ The rest is settings (the agent pong-fast, and fastdqn/options/presets.py). On a
 values that an average of the weights gave while it played, all computed anew now and then, so that no target network is
 asked; two samples for each env step, drawn by priority from the newest 49,152 env steps. On a GPU, where samples are
 cheap, it learns 5-step returns from 16 of them, with a target network. Both have centered frames and a step size that
-falls. --small does the same with half of all filters and hidden units.
+falls.
 
-Differs from 10: the freeze trial; presets, one for each kind of machine (--device is auto), and --small.
+Differs from 10: the freeze trial; presets, one for each kind of machine (--device is auto).
 """
 
 import startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports below

@@ -25,7 +25,7 @@ from rich.text import Text
 from fastdqn.options.groups import flag_of
 
 COMMON = (
-    *("--game", "--agent", "--protocol", "--variant", "--small", "--cuda", "--device", "--seed", "--seeds"),
+    *("--game", "--agent", "--protocol", "--variant", "--cuda", "--device", "--seed", "--seeds"),
     *("--max-env-steps", "--max-minutes", "--stop-score", "--resume", "--runs-dir"),
 )
 """Options that stand before all others, in this order."""

@@ -133,9 +133,7 @@ def _defaults(options_type: type[OptionsT], words: Sequence[str], game: str, dev
     if chosen.parts is not None and _flag("noisy", words, chosen.parts.noisy):
         defaults = changed(defaults, NO_EPSILON)
     if chosen.freeze is not None and chosen.dqn is not None:
-        small = _flag("small", words, False)
-        for changes in record_changes(chosen.dqn.agent, small, _trains_on_cuda(words, had.run)):
-            defaults = changed(defaults, changes)
+        defaults = changed(defaults, record_changes(chosen.dqn.agent, _trains_on_cuda(words, had.run)))
     return defaults
 
 

@@ -126,8 +126,6 @@ class ReturnOptions:
 class FreezeOptions:
     """An agent that wins stops learning for as long as it wins."""
 
-    small: bool = False
-    """The narrow network, a third of the arithmetic of Nature's."""
     freeze_share: float | None = None
     """An agent that has won nearly this share (--freeze-slack less) of its last points, rewards above 0 against those
     below, is frozen: it learns nothing, and its games are over sooner, until a sequential test says that it wins less

@@ -164,9 +164,8 @@ def variant_changes(variant: Variant, dqn: DQNOptions, steps: int = 2) -> Change
     }
 
 
-def record_changes(agent: AgentName, small: bool, cuda: bool) -> tuple[Changes, ...]:
-    """Return what suits pong-fast on this kind of machine (LOG.md), one after the other; for other agents nothing but
-    the network that `small` stands for.
-    """
-    network: Changes = {"agent": {"network": "narrow"}} if small else {}
-    return (network, *((_CUDA if cuda else _CPU,) if agent == "pong-fast" else ()))
+def record_changes(agent: AgentName, cuda: bool) -> Changes:
+    """Return what suits pong-fast on this kind of machine (LOG.md); nothing for other agents."""
+    if agent != "pong-fast":
+        return {}
+    return _CUDA if cuda else _CPU

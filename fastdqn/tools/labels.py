@@ -15,7 +15,7 @@ from fastdqn.tools.reading import LIMITS, RunData
 Groups = dict[str, dict[str, list[RunData]]]
 """Runs by game and by what they are called; those of one name differ in their seed alone."""
 
-_SAID = ("seed", "name", "agent", "variant", "small")
+_SAID = ("seed", "name", "agent", "variant")
 """Options that change what is learnt, but are said in another way: by the band, the panel, or the label's beginning."""
 _NAMES = {
     "center_frames": "centred frames",
@@ -110,9 +110,8 @@ def _name(run: RunData, scripts: set[str]) -> tuple[str, str | None]:
     number = re.match(r"\d+", script)
     if number and not any(other != script and other.startswith(number[0]) for other in scripts):
         script = number[0]
-    small = " --small" if run.config.get("freeze", {}).get("small") else ""
     variant = run.config.get("series", {}).get("variant")
-    return f"{script}{small}{f' {variant}' if variant else ''}", _agent(run)
+    return f"{script}{f' {variant}' if variant else ''}", _agent(run)
 
 
 def _agent(run: RunData) -> str | None:

@@ -47,7 +47,7 @@ def test_the_common_options_come_first_and_each_option_once(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     text = printed("10_rainbow", capsys)
-    places = [text.index(f"\n  {flag}") for flag in COMMON if flag != "--small"]
+    places = [text.index(f"\n  {flag}") for flag in COMMON]
     assert places == sorted(places)
     assert places[-1] < text.index("\nThe run: where, for how long, and what it leaves behind\n")
     assert text.index("\nDeep Q-learning\n") < text.index("\n  --replay-size INT ")
@@ -59,7 +59,7 @@ def test_the_common_options_come_first_and_each_option_once(
         known = {option.flag for group in groups_of(loaded(script).options_type) for option in group.options}
         assert {"--game", "--seed"} <= known
     eleven = groups_of(loaded("11_pong_in_seconds").options_type)
-    assert "--small" in {option.flag for group in eleven for option in group.options}
+    assert "--freeze-share" in {option.flag for group in eleven for option in group.options}
 
 
 def parse_nothing() -> object:

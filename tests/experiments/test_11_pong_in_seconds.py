@@ -21,7 +21,7 @@ LEARNT = 0.7  # mean score of Catch's last 100 games
         "--freeze-share 0.4",
         "--freeze-slack 1.1",
         "--network nature --frame-size 30",
-        "--small --gradient-threads 0",
+        "--network narrow --gradient-threads 0",
         "--gradient-threads 65",
     ],
 )
@@ -45,7 +45,7 @@ def test_it_learns_catch_and_is_then_frozen(tmp_path: Path) -> None:
 
 
 @pytest.mark.cuda
-@pytest.mark.parametrize("words", [(), ("--small",)])
+@pytest.mark.parametrize("words", [(), ("--network", "narrow")])
 def test_it_runs_on_cuda(tmp_path: Path, words: tuple[str, ...]) -> None:
     words = (*words, "--replay-initial", "1500", "--max-env-steps", "4000", "--num-envs", "16")
     result = summary(train("11_pong_in_seconds", tmp_path, "--cuda", *words))

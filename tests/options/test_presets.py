@@ -55,9 +55,7 @@ def test_a_preset_sets_what_a_script_has() -> None:
 def on(cuda: bool) -> Any:
     """Return the options that 11 has for Pong on this kind of machine."""
     options = with_names(defaults_of(loaded(FASTEST).options_type), "pong", "pong")
-    for changes in record_changes("pong-fast", small=False, cuda=cuda):
-        options = changed(options, changes)
-    return options
+    return changed(options, record_changes("pong-fast", cuda=cuda))
 
 
 def test_the_preset_is_the_machines() -> None:
@@ -69,9 +67,9 @@ def test_the_preset_is_the_machines() -> None:
     assert (options.dqn.n_step, options.returns.trace_decay, options.agent.act_with) == (1, 0.8, "target")
     assert (options.vector.num_envs, options.agent.gradient_threads) == (16, 1)
     assert options.dqn.epsilon_final == 0.02  # the least with which games count
-    small = parse(FASTEST, "--small", "--device", "cpu")
+    small = parse(FASTEST, "--network", "narrow", "--device", "cpu")
     network, side, stack = small.agent.network, small.vector.frame_size, small.game.frame_stack
-    assert (small.freeze.small, network, side, stack) == (True, "narrow", 84, 4)
+    assert (network, side, stack) == ("narrow", 84, 4)
     assert (small.vector.num_envs, small.agent.gradient_threads, small.run.threads) == (16, 1, None)
     cuda = parse(FASTEST, "--cuda")
     assert (cuda.dqn.n_step, cuda.returns.trace_decay) == (fast["n_step"], None)
@@ -80,16 +78,15 @@ def test_the_preset_is_the_machines() -> None:
         assert preset.dqn.replay_size < fast["replay_size"]
         assert preset.dqn.batch_size >= fast["batch_size"]
         assert (preset.freeze.freeze_share, preset.dqn.epsilon_final) == (0.88, 0.02)
-    assert parse(FASTEST, "--small", "--frame-size", "63", "--device", "cpu").vector.frame_size == 63
+    assert parse(FASTEST, "--network", "narrow", "--frame-size", "63", "--device", "cpu").vector.frame_size == 63
     assert on(cuda=True).vector.num_envs != on(cuda=False).vector.num_envs
     cuda = parse(FASTEST, "--cuda", "--device", "cuda:0")
     assert cuda.vector.num_envs == on(cuda=True).vector.num_envs
     assert parse(FASTEST, "--cuda").vector.num_envs == cuda.vector.num_envs
     assert parse(FASTEST).run.device == "auto"
-    assert parse(FASTEST, "--device", "cpu", "--no-small").agent.network == "nature"
 
 
 def test_other_games_keep_their_own_settings() -> None:
-    options = parse(FASTEST, "--game", "breakout", "--small")
+    options = parse(FASTEST, "--game", "breakout", "--network", "narrow")
     assert (options.dqn, options.freeze.freeze_share) == (parse("10_rainbow", "--game", "breakout").dqn, None)
     assert (options.agent.network, options.run.threads) == ("narrow", None)

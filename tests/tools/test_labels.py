@@ -43,10 +43,10 @@ PARTS = {"dueling": False, "noisy": False, "prioritized": False, "distributional
          ["09, Nature's network", "09, narrow network"]),
         (
             [
-                {"script": "11_pong_in_seconds", "freeze": {"small": True}, "agent": {"network": "narrow"}},
-                {"script": "11_pong_in_seconds", "freeze": {"small": False}, "agent": {"network": "nature"}},
+                {"script": "11_pong_in_seconds", "agent": {"network": "narrow"}},
+                {"script": "11_pong_in_seconds", "agent": {"network": "nature"}},
             ],
-            ["11", "11 --small"],
+            ["11, Nature's network", "11, narrow network"],
         ),
         (
             [
