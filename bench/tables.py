@@ -37,6 +37,7 @@ class Sources(NamedTuple):
     pong_before: tuple[Setting, ...]  # by older rules
     variants: str  # a folder with a run's folder for each of VARIANTS
     actor_critics: str  # of bench/fps.py --only "20, 21 --players 1, ..."
+    trainer_thread: str  # of bench/trainer_thread.py
 
 
 NEWEST = Sources(
@@ -70,6 +71,12 @@ IDEAS = {  # and env steps/s of 2017 on a GTX 1080Ti
     "09_cuda_graph": ("a whole update in one launch; on a CPU its fastest plain form", ""),
 }
 READ_FIRST = ("01_baseline", "08_overlap", "09_cuda_graph")
+SLOW = {
+    "nothing": "its own",
+    "python": "and {each} of Python",
+    "outside": "and {each} outside Python",
+    "sleep": "and {each} asleep",
+}
 STEPS_2017 = {"1": 154, "2": 200, "3": 212, "4": 227, "5": 228, "6": 232}
 CEILINGS = {
     "--wrappers classic": ("one game, classic wrappers", "01 to 04", "env steps/s"),
@@ -179,6 +186,22 @@ def actor_critics(page: Page, sources: Sources) -> str:
     return grid((*heads, "of the games alone"), rows, timed(page, sources.actor_critics, timing))
 
 
+def trainer_thread(page: Page, sources: Sources) -> str:
+    stamp: dict[str, Any] = {}
+    rows: list[list[str]] = []
+    for line in page.read(f"{sources.trainer_thread}.jsonl"):
+        if line["kind"] == "environment":
+            stamp = line
+        if line["kind"] == "row":
+            speeds = [spread(of, 0) for of in line["speeds"].values()]
+            rows.append([SLOW[line["work"]], line["algorithm"].upper(), *speeds, f"{line['gain']:.2f}"])
+    each = f"{float(stamp['options']['milliseconds']):g} ms"
+    rows = [[cell.format(each=each) for cell in row] for row in rows]
+    heads = ("each step of the environment", "algorithm", "no thread", "no thread, PyTorch on all cores", "a thread")
+    note = timed(page, sources.trainer_thread, Timing(stamp, {}, {}))
+    return grid((*heads, "a thread, over the better without"), rows, f"Env steps/s. {note}")
+
+
 def pong(page: Page, sources: Sources) -> str:
     heads = (
         "script",
@@ -233,7 +256,19 @@ def variants(page: Page, sources: Sources) -> str:
     return grid(heads, rows, f"Measured on {where}, one run a variant; {software(stamps)}; each name links its data.")
 
 
-MAKERS = (ladder, ladder_short, ceilings, steps, parts, actor_critics, pong, pong_runs, pong_runs_before, variants)
+MAKERS = (
+    ladder,
+    ladder_short,
+    ceilings,
+    steps,
+    parts,
+    actor_critics,
+    trainer_thread,
+    pong,
+    pong_runs,
+    pong_runs_before,
+    variants,
+)
 TABLES = {make.__name__.replace("_", "-"): make for make in MAKERS}
 BEGIN = "<!-- table: "
 MARKED = re.compile(rf"{BEGIN}(?P<name>\S*) -->\n(?P<body>(?:(?!{BEGIN}).)*?)<!-- end -->", re.DOTALL)
