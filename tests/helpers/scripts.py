@@ -26,6 +26,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PARALLEL = ("03_parallel", "04_cuda_async", "05_opencv_wrappers")
 CREWS = ("21_a3c_data", "22_a3c_grad")
 """Scripts with several players."""
+SESSIONS = "32_sac_hogwild"
+"""The script with several sessions."""
 VECTOR = ("06_vector_env", "07_device_replay", "08_overlap", "09_cuda_graph")
 SHORT = ("--replay-initial", "100", "--batch-size", "4", "--target-sync", "50", "--max-env-steps", "200")
 TOY_CATCH = "tests.helpers.toys:Catch"
@@ -83,7 +85,7 @@ def here(script: str, *words: str) -> str:
 
 def train(script: str, folder: Path, *words: str, timeout: float = 240.0) -> Path:
     """Run a script to its end and return its run folder; in this process if it has no other."""
-    if script not in (*PARALLEL, *CREWS) and not {"--cuda", "--max-minutes", "--seeds", "all"} & set(words):
+    if script not in (*PARALLEL, *CREWS, SESSIONS) and not {"--cuda", "--max-minutes", "--seeds", "all"} & set(words):
         here(script, "--runs-dir", str(folder), *words)
         return only_run(folder)
     done = subprocess.run(

@@ -1,0 +1,397 @@
+"""Hogwild: sessions that learn side by side and share weights without a lock (Recht et al. 2011, "Hogwild!").
+
+What sessions share is memory: parameters, and the moments of their optimiser, which exist before its first step so that
+there is something to share. Everything else, gradients above all, is each session's own. Two sessions that step at the
+same moment may overwrite parts of each other's steps, and some of the steps that Adam counts are lost; sparse or small
+steps forgive that.
+"""
+
+from __future__ import annotations
+
+import math
+import pickle
+import time
+from collections import defaultdict, deque
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fastdqn.errors import RunError, UserError
+from fastdqn.execution.crew import PATIENCE, Crew, CrewPlan, Desk
+from fastdqn.execution.player import PlayerWeights
+from fastdqn.execution.processes import Request
+from fastdqn.foreach import copy_all
+from fastdqn.seam import Group
+from fastdqn.states import NothingUnfinished, on_cpu
+from fastdqn.types import EpisodeEnd, SessionPiece
+
+Distributed = Literal["none", "shared", "synced"]
+AHEAD = 2
+"""Pieces that a session may play before it is heard: one waits while the next is played."""
+
+
+class Member(NamedTuple):
+    """A parameter and Adam's state of it, all in shared memory."""
+
+    weight: Tensor
+    step: Tensor  # () float32, steps made
+    exp_avg: Tensor
+    exp_avg_sq: Tensor
+
+
+class Common:
+    """The parameters of groups, and their moments, in memory that processes share.
+
+    Args:
+        groups: whose parameters these are, each with an Adam that has made no step; their values are copied.
+        own: names of groups of which each session has its own.
+
+    Raises:
+        UserError: parameters are not on the CPU, where alone memory is shared so.
+    """
+
+    def __init__(self, groups: Sequence[Group], own: Sequence[str] = ()) -> None:
+        self.own = tuple(own)
+        self.members: dict[str, list[Member]] = {}
+        for group in groups:
+            if group.name in self.own:
+                continue
+            if any(parameter.device.type != "cpu" for parameter in group.parameters):
+                raise UserError("Sessions share weights in the memory of the CPU; train with --device cpu.")
+            _check_adam(group)
+            self.members[group.name] = [_member(parameter.detach()) for parameter in group.parameters]
+
+    def tensors(self) -> list[Tensor]:
+        """Return everything that is shared."""
+        return [tensor for members in self.members.values() for member in members for tensor in member]
+
+    def of(self, group: Group) -> list[Member]:
+        """Return what is shared of `group`.
+
+        Raises:
+            ValueError: its parameters are of another number or shape, or its optimiser steps others.
+        """
+        members = self.members.get(group.name)
+        if members is None:
+            raise ValueError(f"nothing is shared of the group {group.name!r}")
+        if [tuple(one.weight.shape) for one in members] != [tuple(one.shape) for one in group.parameters]:
+            raise ValueError(f"the group {group.name!r} has other parameters than those that are shared")
+        _check_adam(group)
+        return members
+
+    def state(self) -> dict[str, Any]:
+        """Return copies of parameters and moments."""
+        return {"tensors": [on_cpu(tensor) for tensor in self.tensors()]}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Write them to where they are shared."""
+        saved: list[Tensor] = state["tensors"]
+        for tensor, value in zip(self.tensors(), saved, strict=True):
+            tensor.copy_(value)
+
+
+class Commons(NothingUnfinished):
+    """What sessions share, as a part of checkpoints: one `Common` of all, or one of each."""
+
+    def __init__(self, commons: Sequence[Common]) -> None:
+        self.commons = list(commons)
+
+    def state(self) -> dict[str, Any]:
+        """Return copies of all."""
+        return {"commons": [common.state() for common in self.commons]}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Write them to where they are shared."""
+        for common, saved in zip(self.commons, state["commons"], strict=True):
+            common.load(saved)
+
+
+class Shared:
+    """A descent whose steps are made in the shared weights themselves: a session has no others.
+
+    Args:
+        common: what is shared.
+    """
+
+    def __init__(self, common: Common) -> None:
+        self.desk: Desk | None = None
+        self._common = common
+        self._bound: dict[str, int] = {}  # the address of each group's first parameter
+
+    def bind(self, groups: Sequence[Group]) -> None:
+        """Let these groups, of this process, have the shared weights and moments for their own.
+
+        Raises:
+            ValueError: they do not fit, or an optimiser steps others than its group's.
+        """
+        for group in groups:
+            if group.name in self._common.own:
+                _check_adam(group)
+                continue
+            for parameter, member in zip(group.parameters, self._common.of(group), strict=True):
+                parameter.grad = None
+                parameter.data = member.weight
+                group.optimizer.state[parameter] = _moments(member)
+            self._bound[group.name] = group.parameters[0].data_ptr()
+
+    def step(self, group: Group) -> Tensor | None:
+        """Clip, and step the shared weights.
+
+        Raises:
+            ValueError: the group has not been bound, or its parameters have moved since: nobody else would learn.
+        """
+        if group.name not in self._common.own and self._bound.get(group.name) != group.parameters[0].data_ptr():
+            raise ValueError(f"the group {group.name!r} is not bound to what sessions share")
+        norm = _clipped(group)
+        group.optimizer.step()
+        return norm
+
+    def mean(self, value: Tensor) -> Tensor:
+        """Return `value`: nobody else decides."""
+        return value
+
+    def refresh(self, groups: Sequence[Group]) -> None:
+        """Do nothing: the session's weights are the shared ones."""
+
+    def state(self) -> dict[str, Any]:
+        """Return nothing: all there is is shared."""
+        return {}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Do nothing."""
+
+
+class Synced:
+    """A descent whose gradients are computed at weights of the session's own, and step the shared ones, which are then
+    copied.
+
+    Args:
+        common: what is shared.
+        every: steps of a group between two copies of its shared weights.
+    """
+
+    def __init__(self, common: Common, every: int = 1) -> None:
+        self.desk: Desk | None = None
+        self._common = common
+        self._every = every
+        self._weights: dict[str, list[Tensor]] = {}
+        self._steps: dict[str, int] = {}
+
+    def bind(self, groups: Sequence[Group]) -> None:
+        """Let the optimisers of these groups, of this process, step the shared weights; copy these.
+
+        Raises:
+            ValueError: they do not fit, or an optimiser steps others than its group's.
+        """
+        for group in groups:
+            if group.name in self._common.own:
+                _check_adam(group)
+                continue
+            members = self._common.of(group)
+            self._weights[group.name] = [member.weight for member in members]
+            self._steps[group.name] = 0
+            group.optimizer.param_groups[0]["params"] = self._weights[group.name]
+            group.optimizer.state = defaultdict(dict, {member.weight: _moments(member) for member in members})
+            self._copy(group)
+
+    def step(self, group: Group) -> Tensor | None:
+        """Clip, lend the gradients to the shared weights, step these, and copy them.
+
+        Raises:
+            ValueError: the group has not been bound: its own weights would be stepped, and nobody else would learn.
+        """
+        norm = _clipped(group)
+        if group.name in self._common.own:
+            group.optimizer.step()
+            return norm
+        weights = self._weights.get(group.name)
+        if weights is None or group.optimizer.param_groups[0]["params"] is not weights:
+            raise ValueError(f"the group {group.name!r} is not bound to what sessions share")
+        for weight, parameter in zip(weights, group.parameters, strict=True):
+            weight.grad, parameter.grad = parameter.grad, None  # left with both, the next one would be added to it
+        group.optimizer.step()
+        for weight in weights:
+            weight.grad = None
+        self._steps[group.name] += 1
+        if self._steps[group.name] % self._every == 0:
+            self._copy(group)
+        return norm
+
+    def mean(self, value: Tensor) -> Tensor:
+        """Return `value`: nobody else decides."""
+        return value
+
+    def refresh(self, groups: Sequence[Group]) -> None:
+        """Let the session's weights be the shared ones as they are now."""
+        for group in groups:
+            if group.name in self._weights:
+                self._copy(group)
+
+    def state(self) -> dict[str, Any]:
+        """Return how many steps each group has made."""
+        return {"steps": dict(self._steps)}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Continue to count from there."""
+        self._steps.update(state["steps"])
+
+    def _copy(self, group: Group) -> None:
+        copy_all([parameter.detach() for parameter in group.parameters], self._weights[group.name])
+
+
+class Sessions(Crew):
+    """Sessions, each in a process of its own: they play and learn by themselves, and say what they have done.
+
+    A session that has made its share of env steps rests. For a checkpoint all sessions come to a stand, so that what
+    they share and what each has for itself are of one moment; what they had played until then and nobody has heard yet
+    is part of it.
+
+    Args:
+        plan: what they do.
+        weights: that are the run's.
+        descents: of each session.
+        begun: env steps of all sessions before.
+    """
+
+    called = "session"
+
+    def __init__(
+        self, plan: CrewPlan, weights: PlayerWeights, descents: Sequence[Shared | Synced], begun: int = 0
+    ) -> None:
+        super().__init__(plan, weights, begun, AHEAD, list(descents))
+        self._asked_for = [0] * plan.players  # pieces that each has yet to send
+        self._pending: deque[tuple[int, SessionPiece]] = deque()  # heard while sessions came to a stand
+        self._standing = True
+
+    def take(self) -> tuple[int, SessionPiece] | None:
+        """Return the next piece of any session, and the session's number from 1 on; None if a signal asks this process
+        to stop.
+
+        Raises:
+            RunError: a session died, failed (its traceback is part of the message) or has hung.
+        """
+        if self._pending:
+            player, piece = self._pending.popleft()
+        else:
+            found = self.messages(1)
+            if not found:
+                return None
+            player, piece = found[0]
+        return player + 1, self.placed(piece, player)
+
+    def state(self) -> dict[str, Any]:
+        """Return what each session has for itself, and what of its play has not been heard yet."""
+        if self._state is not None:
+            return self._state
+        if self._broken or not self._wait_until_ready() or not self._stand():
+            return self._nothing()
+        said = self._asked([Request("state")] * self.plan.players)
+        if said is None:
+            self._broken = True
+            return self._nothing()
+        pending = [[player, _plain(piece)] for player, piece in self._pending]
+        return {"players": [pickle.loads(one) for one in said], "pending": pending}
+
+    def load(self, state: Mapping[str, Any]) -> NDArray[np.bool_]:
+        """Let the sessions continue from there; return which games of all begin anew."""
+        if len(state["players"]) == self.plan.players:
+            self._pending.extend((int(player), _piece_of(said)) for player, said in state["pending"])
+        anew = super().load(state)
+        if self._state is not None:  # a signal ends the run before it goes on
+            self._state = dict(state)
+        return anew
+
+    def _nothing(self) -> dict[str, Any]:
+        return {"players": [], "pending": []}
+
+    def _begin(self, count: int) -> bool:  # noqa: ARG002 - pieces are asked for as they come
+        if not self._wait_until_ready():
+            return False
+        if self._standing:
+            for player in range(self.plan.players):
+                self._ask_for(player, AHEAD)
+            self._standing = False
+        return True
+
+    def _taken(self, player: int, message: SessionPiece) -> None:
+        self._asked_for[player] -= 1
+        if message.done:
+            self._resting.add(player)
+        if not self._standing:
+            self._ask_for(player, 1)
+
+    def _ask_for(self, player: int, pieces: int) -> None:
+        if player not in self._resting:
+            self._heard[player] = time.monotonic()
+            self.ask(player, Request("turns", pieces))
+            self._asked_for[player] += pieces
+
+    def _stand(self) -> bool:
+        """Hear all that sessions have been asked for; False if one does not come to a stand in time."""
+        self._standing = True
+        for player, child in enumerate(self._children):
+            while self._asked_for[player]:
+                piece = child.receive(PATIENCE)
+                if piece is None:
+                    self._broken = True
+                    return False
+                self._taken(player, piece)
+                self._pending.append((player, piece))
+        return True
+
+
+def scalars_of(piece: SessionPiece) -> dict[str, Tensor]:
+    """Return the metrics of a piece's newest update, () float32 each."""
+    return {name: torch.tensor(value, dtype=torch.float32) for name, value in piece.scalars.items()}
+
+
+def share_of(total: int | None, session: int, sessions: int) -> float:
+    """Return the env steps that a session, the first is 0, is to make where all are to make `total`."""
+    return math.inf if total is None else total // sessions + (session < total % sessions)
+
+
+def _member(weight: Tensor) -> Member:
+    step = torch.zeros((), dtype=torch.float32)
+    member = Member(weight.clone(), step, torch.zeros_like(weight), torch.zeros_like(weight))
+    for tensor in member:
+        tensor.share_memory_()
+        if not tensor.is_shared():
+            raise RunError("This system does not let processes share memory.")
+    return member
+
+
+def _moments(member: Member) -> dict[str, Tensor]:
+    """Return Adam's state of a parameter."""
+    return {"step": member.step, "exp_avg": member.exp_avg, "exp_avg_sq": member.exp_avg_sq}
+
+
+def _clipped(group: Group) -> Tensor | None:
+    if group.max_norm is None:
+        return None
+    return torch.nn.utils.clip_grad_norm_(group.parameters, group.max_norm)
+
+
+def _check_adam(group: Group) -> None:
+    """Refuse an optimiser that would learn nothing, or nothing that can be shared.
+
+    Raises:
+        ValueError: it is none of Adam's, or it steps others than the group's parameters.
+    """
+    optimizer = group.optimizer
+    if not isinstance(optimizer, torch.optim.Adam):
+        raise ValueError(f"sessions share the moments of Adam, and the group {group.name!r} has another optimiser")
+    stepped = [parameter for one in optimizer.param_groups for parameter in one["params"]]
+    if len(optimizer.param_groups) != 1 or [id(one) for one in stepped] != [id(one) for one in group.parameters]:
+        raise ValueError(f"the optimiser of the group {group.name!r} steps other parameters than the group's")
+
+
+def _plain(piece: SessionPiece) -> dict[str, Any]:
+    return {**piece._asdict(), "scalars": dict(piece.scalars), "episodes": [list(end) for end in piece.episodes]}
+
+
+def _piece_of(said: Mapping[str, Any]) -> SessionPiece:
+    return SessionPiece(**{**said, "episodes": tuple(EpisodeEnd(*end) for end in said["episodes"])})
