@@ -15,11 +15,13 @@ The table goes to the terminal; JSON lines and a plot go to --out.
     python bench/fps.py --only 01,09 -- --batch-size 8     the Nature regime: 8 samples for each env step
     python bench/fps.py --only 06,07,08,09 --profile         where the time of a loop goes
     python bench/fps.py --only "20, 21 --players 1, 21 --players 2"    options of one script alone
+    python bench/fps.py --only 09 --busy 1                 once more while another process computes
     python bench/fps.py --only 10 --sweep variant=dqn,prioritized,rainbow -- --batch-size 8
 """
 
 import startup  # noqa: F401 - first: Ctrl-C during the imports below
 
+import contextlib
 import dataclasses
 import itertools
 import json
@@ -27,6 +29,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -37,7 +40,7 @@ from rich.console import Console
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # where bench is, if this file is run
 
-from bench.fps_ladder import Row, chosen, sweep_values
+from bench.fps_ladder import Row, beside, chosen, sweep_values
 from bench.fps_table import draw, print_table
 from fastdqn.cli.parser import parsed
 from fastdqn.errors import RunError, UserError
@@ -72,6 +75,9 @@ class BenchOptions:
     """Transitions that fill the replay first; fewer than a real run's, their number does not change the speed."""
     sweep: str = ""
     """Option and values to time one script with: steps=1..6, batch-size=16,32,64; by default 02."""
+    busy: int = 0
+    """Time each script once more beside as many processes that compute all the time; `x previous` is then what it
+    keeps of its speed."""
     profile: bool = False
     """Also print where the time of 06 and later goes; on a GPU the scripts then wait after each part and are slower."""
     extra: tyro.conf.Suppress[tuple[str, ...]] = ()
@@ -89,6 +95,18 @@ def rows_of(options: BenchOptions) -> list[Row]:
         raise UserError("--sweep times one script; name it with --only.")
     (row,), (name, values) = rows, sweep_values(options.sweep)
     return [Row(f"{row.label} {name}={value}", row.rung, (*row.extra, f"--{name}", value)) for value in values]
+
+
+@contextlib.contextmanager
+def busy_processes(count: int) -> Iterator[None]:
+    """Let `count` processes compute all the time, until the block is left."""
+    processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
 
 
 def time_script(row: Row, options: BenchOptions, device: str) -> dict[str, Any]:
@@ -110,7 +128,8 @@ def time_script(row: Row, options: BenchOptions, device: str) -> dict[str, Any]:
         command += [*options.extra, *row.extra]
         if options.profile and row.rung.wrappers == "vector":
             command.append("--profile")
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+        with busy_processes(row.busy):
+            done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
         if done.returncode != 0:
             raise RunError(f"{row.label} failed with exit code {done.returncode}:\n{done.stderr.strip()}")
         run = next(Path(folder).iterdir())
@@ -230,14 +249,16 @@ def summarise(
                 "profile": profile,
             }
         )
-        before = speeds
+        before = before if row.busy else speeds  # the next script is compared with the quiet one
     return lines
 
 
 def bench(options: BenchOptions) -> int:
     if options.repeats < 1 or options.seconds <= 0 or options.warmup < 0:
         raise UserError("--repeats must be at least 1, --seconds more than 0 and --warmup not negative.")
-    rows = rows_of(options)
+    if options.busy < 0:
+        raise UserError("--busy is a number of processes, 0 or more.")
+    rows = beside(rows_of(options), options.busy)
     run = RunOptions(cuda=options.cuda, device=options.device)
     run.check()
     device: torch.device = prepare_device(run.device, run.cuda, run.threads)

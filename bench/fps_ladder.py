@@ -53,11 +53,20 @@ LADDER = (
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One line of the table: a script with fixed options."""
+    """One line of the table: a script with fixed options, and how many busy processes run beside it."""
 
     label: str
     rung: Rung
     extra: tuple[str, ...] = ()
+    busy: int = 0
+
+
+def beside(rows: list[Row], busy: int) -> list[Row]:
+    """Return each row and after it the same one beside `busy` processes that compute all the time, if any."""
+    if not busy:
+        return rows
+    words = f"beside {busy} busy process{'es' if busy > 1 else ''}"
+    return [each for row in rows for each in (row, dataclasses.replace(row, label=f"{row.label}, {words}", busy=busy))]
 
 
 def chosen(only: str) -> list[Row]:

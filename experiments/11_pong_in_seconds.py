@@ -6,12 +6,11 @@ so. So one that has won enough of its points is frozen for a trial: it plays, at
 nothing until a test of its points says that it loses too many. Meanwhile nothing else goes on: its games do not enter
 the replay, and the schedules of epsilon, step size and beta stand still.
 
-The rest is settings (the agent pong-fast, and fastdqn/options/presets.py). What it trains on are the newest 50,000 env
-steps alone, drawn by priority, four samples for each env step (on a GPU, where they are cheap, 16), with centered
-frames, 5-step returns and a step size that falls. --small does the same with half of all filters and hidden units.
-
---trace-decay learns lambda-returns instead, of the values that the network gave while it played, without a target
-network: sooner at first, but not yet with every seed to the end (docs/log/2026-11-23.md), so no preset has it.
+The rest is settings (the agent pong-fast, and fastdqn/options/presets.py). On a CPU it learns lambda-returns of the
+values that an average of the weights gave while it played, all computed anew now and then, so that no target network is
+asked; two samples for each env step, drawn by priority from the newest 49,152 env steps. On a GPU, where samples are
+cheap, it learns 5-step returns from 16 of them, with a target network. Both have centered frames and a step size that
+falls. --small does the same with half of all filters and hidden units.
 
 Differs from 10: the freeze trial; presets, one for each kind of machine (--device is auto), and --small.
 """

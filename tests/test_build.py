@@ -90,7 +90,7 @@ def test_every_script_says_what_it_learns_from_and_when_it_stops() -> None:
 def said(script: str, words: str) -> tuple[str, ...]:
     """Return all lines, for a script that has parts with that of the parts."""
     options: Any = groups_of(parse(script, *words.split()))
-    line = _learning(options.dqn, options.pace, options.update, options.agent, options.parts)
+    line = _learning(options.dqn, options.pace, options.update, options.agent, options.parts, options.returns)
     parts = () if options.parts is None else (options.parts.describe(options.agent.network, options.dqn.double),)
     return (line, *parts, options.run.describe_end())
 
@@ -109,9 +109,10 @@ def test_a_run_says_what_it_learns_from() -> None:
         "stops after 50,000,000 env steps",
     )
     assert said("11_pong_in_seconds", "--device cpu --max-minutes 9 --target-average 0.005") == (
-        "learns by agent pong-fast: Adam 0.0005 moving to 0.0001, 4 samples for each env step (batch 64 every 16), 5 "
-        "steps, gamma 0.98, target moved by 0.005 of the way at each update, epsilon 1 to 0.02",
-        "parts: nature network, prioritized (alpha 0.6, beta from 0.4 to 1 over 100,000 env steps)",
+        "learns by agent pong-fast: Adam 0.0007 moving to 0.0001, 2 samples for each env step (batch 32 every 16), "
+        "lambda-returns (0.8, blocks of 64 env steps a game, anew every 16,384 env steps), gamma 0.98, no target "
+        "network, played by an average of the weights, to which each update adds 0.005, epsilon 1 to 0.02",
+        "parts: nature network, prioritized (alpha 0.6, beta 0)",
         "stops when the mean of 100 games is above 18, or after 3,000,000 env steps, or after 9 minutes",
     )
     assert "prioritized (alpha 0.5, beta 0.5)" in said("10_rainbow", "--agent dopamine-rainbow")[1]

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import torch
 
@@ -201,6 +203,33 @@ def test_another_algorithm_is_no_gain_over_the_row_above() -> None:
     lines = fps.summarise(rows, trials, {key: [2000.0] for key in asked}, fps.BenchOptions())
     assert [line["gain_over_previous"] for line in lines] == [1.0, 1.0, 0.5, 1.0]
     assert [line["gain_over_first"] for line in lines] == [1.0, 10.0, 5.0, 3.0]
+
+
+def test_beside_busy_processes() -> None:
+    """Each row is followed by itself in company, which is compared with it; the next one with the quiet one."""
+    rows = fps.beside(fps.chosen("08, 09 --batch-size 8"), 2)
+    assert [row.label for row in rows[:2]] == ["08_overlap", "08_overlap, beside 2 busy processes"]
+    assert [(row.extra, row.busy) for row in rows[2:]] == [(("--batch-size", "8"), 0), (("--batch-size", "8"), 2)]
+    counts = {"samples_per_step": 8.0, "batch_size": 32, "players": 1, "games": 8, "profile": {}}
+    speeds = (100.0, 40.0, 200.0, 150.0)
+    trials = {row.label: [{"env_steps_per_s": speed, **counts}] for row, speed in zip(rows, speeds, strict=True)}
+    asked = {pair for row in rows for pair in fps.ceilings_of(row, trials[row.label][0], fps.BenchOptions()).items()}
+    lines = fps.summarise(rows, trials, {key: [2000.0] for key in asked}, fps.BenchOptions())
+    assert [one["gain_over_previous"] for one in lines] == [1.0, 0.4, 2.0, 0.75]
+
+
+def test_busy_processes_compute_and_end() -> None:
+    before = set(psutil.Process().children())
+    with fps.busy_processes(2):
+        ours = [process for process in psutil.Process().children() if process not in before]
+        deadline = time.monotonic() + 30
+        while (
+            not (computed := all(process.cpu_times().user > 0.05 for process in ours)) and time.monotonic() < deadline
+        ):
+            time.sleep(0.05)
+    assert len(ours) == 2
+    assert computed
+    assert not any(process.is_running() for process in ours)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is CUDA")

@@ -66,18 +66,20 @@ def test_the_preset_is_the_machines() -> None:
     assert (options.game.name, options.dqn.agent, network, side, threads) == ("pong", "pong-fast", "nature", 84, None)
     assert options == parse(FASTEST, "--device", "cpu", "--agent", "pong-fast")
     fast = AGENTS["pong-fast"].settings["dqn"]
-    assert options.dqn.n_step == fast["n_step"]
+    assert (options.dqn.n_step, options.returns.trace_decay, options.agent.act_with) == (1, 0.8, "target")
     assert (options.vector.num_envs, options.agent.gradient_threads) == (16, 1)
     assert options.dqn.epsilon_final == 0.02  # the least with which games count
     small = parse(FASTEST, "--small", "--device", "cpu")
     network, side, stack = small.agent.network, small.vector.frame_size, small.game.frame_stack
     assert (small.freeze.small, network, side, stack) == (True, "narrow", 84, 4)
     assert (small.vector.num_envs, small.agent.gradient_threads, small.run.threads) == (16, 1, None)
-    for preset in (options, small, parse(FASTEST, "--cuda")):
+    cuda = parse(FASTEST, "--cuda")
+    assert (cuda.dqn.n_step, cuda.returns.trace_decay) == (fast["n_step"], None)
+    for preset in (options, small, cuda):
         assert preset.parts.prioritized
         assert preset.dqn.replay_size < fast["replay_size"]
-        assert preset.dqn.batch_size > fast["batch_size"]
-        assert (preset.freeze.freeze_share, preset.update.learning_rate_decay) == (0.88, 400_000)
+        assert preset.dqn.batch_size >= fast["batch_size"]
+        assert (preset.freeze.freeze_share, preset.dqn.epsilon_final) == (0.88, 0.02)
     assert parse(FASTEST, "--small", "--frame-size", "63", "--device", "cpu").vector.frame_size == 63
     assert on(cuda=True).vector.num_envs != on(cuda=False).vector.num_envs
     cuda = parse(FASTEST, "--cuda", "--device", "cuda:0")
