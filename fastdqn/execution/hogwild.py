@@ -13,7 +13,7 @@ import pickle
 import time
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -29,7 +29,6 @@ from fastdqn.seam import Group
 from fastdqn.states import NothingUnfinished, on_cpu
 from fastdqn.types import EpisodeEnd, SessionPiece
 
-Distributed = Literal["none", "shared", "synced"]
 AHEAD = 2
 """Pieces that a session may play before it is heard: one waits while the next is played."""
 
