@@ -1,10 +1,10 @@
 """32 SAC, Hogwild: sessions that learn side by side, and share weights without a lock.
 
-The idea: one core plays and learns at one core's speed, so let every core do both. Each session is a process with games,
-replay, target networks and temperature of its own; actor, critics and Adam's moments are one memory for all. With
---distributed shared every session steps that memory directly (Recht et al. 2011); synced, it computes gradients at a copy
-of its own, steps the shared weights by them, and copies these, as SLM Lab's async SAC does (Keng & Graesser 2017). With
-none nothing is shared: what several runs side by side would do.
+The idea: one core plays and learns at one core's speed, so let every core do both. Each session is a process with
+games, replay, target networks and temperature of its own; actor, critics and Adam's moments are one memory for all.
+With --distributed shared every session steps that memory directly (Recht et al. 2011); synced, it computes gradients
+at a copy of its own, steps the shared weights by them, and copies these, as SLM Lab's async SAC does (Keng & Graesser
+2017). With none nothing is shared: what several runs side by side would do.
 
 Differs from 31: everything but the update itself happens in the sessions; this process counts, and keeps the run. One
 session repeats 31 with one thread, bit for bit. No run of several is like another: who steps when is up to the machine.
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from fastdqn import build_sac as build
 from fastdqn.algorithms.sac import PROGRESS
 from fastdqn.cli.scripts import start
-from fastdqn.execution.hogwild import Sessions, scalars_of
+from fastdqn.execution.session_crew import Sessions, scalars_of
 from fastdqn.options import GameOptions, RunOptions, SACOptions, SessionOptions, VectorOptions
 from fastdqn.runs.best import Best
 from fastdqn.runs.run import Run
@@ -40,7 +40,7 @@ def train(options: Options) -> Run:
 
     with (
         Run(__file__, options, device, "vector", notes, PROGRESS) as run,
-        Sessions(plan, weights, descents, run.begun) as sessions,
+        Sessions(plan, weights, descents) as sessions,
     ):
         run.weights.tensors = learner.network.state_dict()
         run.timed.enable(options.vector.profile)

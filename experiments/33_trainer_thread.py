@@ -2,8 +2,8 @@
 
 The idea: while an environment computes, or waits for something else, PyTorch can learn, and the other way round. The
 loop puts what it plays into a queue with room for 20 and waits while it is full; the trainer takes what waits until an
-update is due, makes it, and publishes the policy (as Unity's ML-Agents did, pull request 3690). What is due follows from
-counters of what the trainer has taken, so that neither the first env steps nor a resumed run end in a burst of updates.
+update is due, makes it, and publishes the policy (as Unity's ML-Agents did, pull request 3690). What is due follows
+from counters of what the trainer has taken, so that neither the first env steps nor a resumed run end in a burst.
 
 Differs from 31, and with --algorithm ppo from 41: who learns when. --steps-per-update, 10 by default, may be below 1.
 With --no-trainer-thread the loop advances the trainer itself; it is then 41, or with --steps-per-update 1 it is 31, bit

@@ -17,8 +17,9 @@ from fastdqn.envs.many import build_games, build_vector_env
 from fastdqn.envs.vector import check_num_envs
 from fastdqn.execution.crew import CrewPlan
 from fastdqn.execution.devices import describe_device, prepare_device, prepare_memory
-from fastdqn.execution.hogwild import Common, Commons, Shared, Synced, share_of
+from fastdqn.execution.hogwild import Common, Commons, Shared, Synced
 from fastdqn.execution.player import PlayerWeights
+from fastdqn.execution.session_crew import share_of
 from fastdqn.networks.control import GaussianActor, TwinCritic
 from fastdqn.nouns import Beside, ControlElsewhere, ControlHere
 from fastdqn.options.game import GameOptions, VectorOptions

@@ -1,4 +1,4 @@
-"""Sessions of soft actor-critic: each plays, stores and learns by itself, and shares nothing but what its descent does."""
+"""Sessions of soft actor-critic: each plays, stores and learns by itself, and shares only what its descent shares."""
 
 from __future__ import annotations
 

@@ -123,8 +123,8 @@ class Trainer(Generic[ItemT]):
             return
 
     def advance(self) -> bool:
-        """Take what waits until an update is due, and make it; return whether anything was done. A trainer with a thread
-        does so by itself."""
+        """Take what waits until an update is due, and make it; return whether anything was done. A trainer with a
+        thread does so by itself."""
         return not self.threaded and self._round()
 
     def said(self) -> list[Made]:

@@ -85,8 +85,8 @@ class SessionOptions:
     sessions: int | None = None
     """Session processes; by default 4, and no more than there are cores. --max-env-steps are divided among them."""
     distributed: Literal["none", "shared", "synced"] = "shared"
-    """What sessions share: shared, they step the same weights, without a lock (Recht et al. 2011); synced, each computes
-    gradients at a copy of its own, steps the shared weights by them, and copies these; none, nothing."""
+    """What sessions share: shared, they step the same weights, without a lock (Recht et al. 2011); synced, each
+    computes gradients at a copy of its own, steps the shared weights by them, and copies these; none, nothing."""
     sync_every: int = 1
     """With --distributed synced: updates between two copies of the shared weights."""
     session_timeout: float = beside(60.0)
@@ -107,9 +107,9 @@ class SessionOptions:
     def describe(self) -> str:
         """Return a few words about who shares what."""
         how = {
-            "none": "which share nothing",
-            "shared": "which step shared weights without a lock",
-            "synced": "which step shared weights without a lock, from copies of their own",
+            "none": "sharing nothing",
+            "shared": "stepping shared weights without a lock",
+            "synced": "stepping shared weights without a lock, with gradients at copies of their own",
         }[self.distributed]
         return f"{self.sessions} session{'s' if self.sessions != 1 else ''}, {how}"
 

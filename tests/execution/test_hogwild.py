@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from fastdqn.algorithms.sessions import OWN
 from fastdqn.errors import UserError
-from fastdqn.execution.hogwild import Common, Shared, Synced, share_of
+from fastdqn.execution.hogwild import Common, Shared, Synced
 from fastdqn.execution.processes import ChildProcess
+from fastdqn.execution.session_crew import share_of
 from fastdqn.seam import Group
 from tests.helpers.sessions import KINDS, control_batch, learn, parameters_of, sac
 
@@ -120,7 +121,7 @@ def test_weights_that_have_moved_are_refused() -> None:
 
 def test_a_device_whose_memory_is_not_shared_so_is_one_sentence() -> None:
     weight = nn.Parameter(torch.ones(2, device="meta"))
-    with pytest.raises(UserError, match=r"^Sessions share weights in the memory of the CPU; train with --device cpu\.$"):
+    with pytest.raises(UserError, match=r"^Sessions share weights in the memory of the CPU; train with --device cpu"):
         Common([Group("line", [weight], torch.optim.Adam([weight]))])
 
 
@@ -197,7 +198,7 @@ def test_a_state_is_written_to_where_it_is_shared() -> None:
     assert all(tensor.is_shared() for tensor in common.tensors())
 
 
-def run_two(kind: str, way: str, updates: int, **arguments: Any) -> tuple[Any, Common]:
+def run_two(kind: str, way: str, updates: int) -> tuple[Any, Common]:
     """Let two processes make so many updates each; return a learner that was here all the while, and what is shared."""
     learner = KINDS[kind][0]()
     common = Common(learner.groups(), OWN)
