@@ -137,4 +137,5 @@ def _plain(piece: SessionPiece) -> dict[str, Any]:
 
 
 def _piece_of(said: Mapping[str, Any]) -> SessionPiece:
-    return SessionPiece(**{**said, "episodes": tuple(EpisodeEnd(*end) for end in said["episodes"])})
+    fields: dict[str, Any] = {**said, "episodes": tuple(EpisodeEnd(*end) for end in said["episodes"])}
+    return SessionPiece(**fields)

@@ -74,7 +74,7 @@ def curves_of(sessions: list[list[dict[str, Any]]]) -> Curves:
         for lines in sessions
     ]
     first, last = max(steps[0] for steps, _, _ in columns), max(steps[-1] for steps, _, _ in columns)
-    grid: Curve = np.linspace(first, last, POINTS)
+    grid: Curve = np.linspace(float(first), float(last), POINTS)
     updates = np.stack([np.interp(grid, steps, made) for steps, made, _ in columns])
     return Curves(grid, updates, np.stack([np.interp(grid, steps, means) for steps, _, means in columns]))
 
@@ -88,17 +88,18 @@ def moving_average(lines: list[dict[str, Any]], games: int = WINDOW_EPISODES) ->
 
 
 def measures(curves: Curves, random: float) -> dict[str, float | None]:
-    """Return the five measures of a trial; None for one that is not defined, as consistency is of one session."""
+    """Return the five measures of a trial; None for one that is not defined, as consistency of one session is not, nor
+    a share of strength where there is none above random play's."""
     strengths = curves.scores - random
-    totals = strengths.sum(axis=1)
+    totals, before = _above_zero(strengths.sum(axis=1)), _above_zero(strengths[:, :-1].sum(axis=1))
     drops = np.abs(np.minimum(np.diff(strengths, axis=1), 0.0).sum(axis=1))
-    average = strengths.mean(axis=0).sum()
+    average = _above_zero(strengths.mean(axis=0).sum())
     with np.errstate(divide="ignore", invalid="ignore"):
         found = {
             "strength": strengths.mean(),
             "sample_efficiency": ((strengths / curves.env_steps).sum(axis=1) / totals).mean(),
             "training_efficiency": ((strengths / np.maximum(curves.updates, 1.0)).sum(axis=1) / totals).mean(),
-            "stability": (1.0 - drops / strengths[:, :-1].sum(axis=1)).mean(),
+            "stability": (1.0 - drops / before).mean(),
             "consistency": 1.0 - 2.0 * strengths.std(axis=0).sum() / average if len(strengths) > 1 else np.nan,
         }
     return {name: float(value) if np.isfinite(value) else None for name, value in found.items()}
@@ -166,6 +167,10 @@ def _write(figure: Any, out: Path) -> None:
         raise UserError(f"The picture {out} cannot be written: {error}.") from error
     finally:
         pyplot.close(figure)
+
+
+def _above_zero(values: Any) -> Curve:
+    return np.where(values > 0.0, values, np.nan)
 
 
 def _column(lines: list[dict[str, Any]], name: str) -> Curve:

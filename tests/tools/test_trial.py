@@ -45,6 +45,13 @@ def test_one_session_has_no_consistency() -> None:
     assert measures(curves, 0.0)["stability"] == 1.0
 
 
+def test_sessions_weaker_than_random_play_have_strength_alone() -> None:
+    curves = Curves(np.array([1.0, 2.0]), np.array([[1.0, 2.0]] * 2), np.array([[1.0, 2.0], [5.0, 6.0]]))
+    found = measures(curves, 4.0)
+    assert found.pop("strength") == pytest.approx(-0.5)
+    assert set(found.values()) == {None}
+
+
 def test_curves_begin_where_all_sessions_have_games_and_pictures_show_them(tmp_path: Path) -> None:
     sessions = [[line(float(i), 10 * i, number) for i in range(number, 8)] for number in (1, 2)]
     curves = curves_of(sessions)
