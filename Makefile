@@ -6,7 +6,7 @@ BEST := experiments/11_pong_in_seconds.py
 ARGS ?=
 .DEFAULT_GOAL := help
 
-.PHONY: help pong test test-slow faults soak test-newest test-oldest check bench tables format clean
+.PHONY: help pong test test-slow faults soak engines test-newest test-oldest check bench tables format clean
 
 help: ## this list
 	@echo 'make TARGET [ARGS="..."], where ARGS goes to the command, and TARGET is one of'
@@ -16,7 +16,7 @@ pong: $(VENV)/ready ## train Pong with the fastest script, on the GPU if there i
 	$(BIN)/python $(BEST) --device auto $(ARGS)
 
 test: $(VENV)/ready ## all tests but those that learn for long
-	$(BIN)/python -m pytest --numprocesses logical --dist worksteal --durations 20 -m "not slow" $(ARGS)
+	$(BIN)/python -m pytest --numprocesses logical --dist worksteal --durations 20 -m "not slow and not engines" $(ARGS)
 
 test-slow: $(VENV)/ready ## the tests that learn for long: every script and every variant learns Catch
 	$(BIN)/python -m pytest --numprocesses logical --dist worksteal -m slow $(ARGS)
@@ -26,6 +26,10 @@ faults: $(VENV)/ready ## kill runs, fill disks, damage files, set clocks: some h
 
 soak: $(VENV)/ready ## an hour of 09 and one of 03: memory, open files and threads must not grow
 	$(BIN)/python -m tests.faults.soak $(ARGS)
+
+engines: $(VENV)/ready ## install Stable-Baselines3, and run the tests that compare with it
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .[engines]
+	$(BIN)/python -m pytest -m engines $(ARGS)
 
 test-newest: ## all tests with the newest versions that PYTHON can have, in an environment of its own
 	$(call test-with,/dev/null)

@@ -29,7 +29,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -98,7 +98,7 @@ def rows_of(options: BenchOptions) -> list[Row]:
 
 
 @contextlib.contextmanager
-def busy_processes(count: int) -> Iterator[None]:
+def busy_processes(count: int) -> Generator[None]:
     """Let `count` processes compute all the time, until the block is left."""
     processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
     try:

@@ -21,20 +21,9 @@ import tyro
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # where bench is, if this file is run
 
 from bench.pages import DataError, Page, grid, machine, processor, software, spread
+from bench.records import Setting, means, run_of, runs_of
 
 ROOT = Path(__file__).resolve().parent.parent
-
-
-class Setting(NamedTuple):
-    """A way to train Pong on one kind of machine: folders of runs, one a seed."""
-
-    command: str
-    prefix: str
-    seeds: tuple[int, ...]
-
-    @property
-    def runs(self) -> list[str]:
-        return [f"{self.prefix}{seed}" for seed in self.seeds]
 
 
 class Sources(NamedTuple):
@@ -45,6 +34,7 @@ class Sources(NamedTuple):
     steps: str  # of bench/fps.py --sweep
     parts: str
     pong: tuple[Setting, ...]
+    pong_before: tuple[Setting, ...]  # by older rules
     variants: str  # a folder with a run's folder for each of VARIANTS
     actor_critics: str  # of bench/fps.py --only "20, 21 --players 1, ..."
 
@@ -55,6 +45,10 @@ NEWEST = Sources(
     steps="20261121-123913-sweep-cpu",
     parts="20261122-201750-sweep-cpu",
     pong=(
+        Setting("11", "pong-11-seed", (0, 1, 2, 3, 4)),
+        Setting("11 --small", "pong-11-small-seed", (0,)),
+    ),
+    pong_before=(
         Setting("11", "pong-11-4samples-seed", (0, 1, 2, 3)),
         Setting("11 --precision fp32", "pong-11-4samples-fp32-seed", (0,)),
         Setting("11 --small", "pong-11-small-4samples-seed", (0, 1, 3)),
@@ -109,26 +103,6 @@ def timing_of(page: Page, name: str) -> Timing:
             unit = "env_steps_per_s" if line["what"] == "env" else "samples_per_s"
             timing.ceilings.setdefault(" ".join(line["words"]), []).append(line[unit])
     return timing
-
-
-class Run(NamedTuple):
-    """The folder of a run that has ended."""
-
-    name: str
-    summary: dict[str, Any]
-    stamp: dict[str, Any]
-    network: str
-    minutes: float
-
-
-def run_of(page: Page, name: str) -> Run:
-    summary, stamp, config = (page.read(f"{name}/{file}.json")[0] for file in ("summary", "environment", "config"))
-    return Run(name, summary, stamp, network_of(config), summary["elapsed"] / 60)
-
-
-def network_of(config: dict[str, Any]) -> str:
-    """Return the network's name, from a flat config.json or one in groups; Nature's before there was an option."""
-    return str(config.get("network", config.get("agent", {}).get("network", "nature")))
 
 
 def passed(scores: Sequence[float], level: float, games: int = 30) -> int | None:
@@ -236,29 +210,12 @@ def pong(page: Page, sources: Sources) -> str:
     return grid(heads, rows, f"Each time links its data ({page.link('all runs', 'docs/pong.md')}); {software(stamps)}.")
 
 
-def means(runs: Sequence[Run], name: str) -> str:
-    """Return the median and range, over runs, of the mean score of the games that were played after each."""
-    scores = [run.summary[name]["mean"] for run in runs if name in run.summary]
-    return spread(scores) if len(scores) == len(runs) else "-"
-
-
 def pong_runs(page: Page, sources: Sources) -> str:
-    heads = ("run", "seed", "minutes", "env steps", "samples", "fresh games", "Nature's protocol", "network", "machine")
-    heads += ("threads", "commit")
-    runs = [run_of(page, name) for setting in sources.pong for name in setting.runs]
-    rows: list[list[str]] = []
-    for run in runs:
-        counts = [f"{run.minutes:.1f}", f"{run.summary['env_steps']:,}", f"{run.summary['samples']:,}"]
-        counts += [played_after(run, name) for name in ("fresh", "nature")]
-        place = [run.network, machine(run.stamp), str(run.stamp["threads"]), str(run.stamp["commit"])]
-        rows.append([page.data(run.name, run.name), str(run.summary["seed"]), *counts, *place])
-    return grid(heads, rows, f"Each name links its data; {software([run.stamp for run in runs], commits=False)}.")
+    return runs_of(page, sources.pong)
 
 
-def played_after(run: Run, name: str) -> str:
-    """Return mean and standard error of the games that were played after a run."""
-    found = run.summary.get(name)
-    return "-" if found is None else f"{found['mean']:.1f} +- {found['standard_error']:.1f}"
+def pong_runs_before(page: Page, sources: Sources) -> str:
+    return runs_of(page, sources.pong_before)
 
 
 def variants(page: Page, sources: Sources) -> str:
@@ -279,7 +236,7 @@ def variants(page: Page, sources: Sources) -> str:
     return grid(heads, rows, f"Measured on {where}, one run a variant; {software(stamps)}; each name links its data.")
 
 
-MAKERS = (ladder, ladder_short, ceilings, steps, parts, actor_critics, pong, pong_runs, variants)
+MAKERS = (ladder, ladder_short, ceilings, steps, parts, actor_critics, pong, pong_runs, pong_runs_before, variants)
 TABLES = {make.__name__.replace("_", "-"): make for make in MAKERS}
 BEGIN = "<!-- table: "
 MARKED = re.compile(rf"{BEGIN}(?P<name>\S*) -->\n(?P<body>(?:(?!{BEGIN}).)*?)<!-- end -->", re.DOTALL)
@@ -311,7 +268,7 @@ def rewritten(text: str, page: Page, sources: Sources = NEWEST) -> tuple[str, li
 
 
 def pages(root: Path = ROOT) -> list[Page]:
-    names = ["README.md", *sorted(f"docs/{path.name}" for path in (root / "docs").glob("*.md"))]
+    names = ["README.md", *sorted(path.relative_to(root).as_posix() for path in (root / "docs").rglob("*.md"))]
     return [Page(root, name) for name in names]
 
 

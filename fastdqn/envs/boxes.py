@@ -104,7 +104,8 @@ class ControlEnv(BoxEnv):
                 f"{self.name} has the action space {kind_of(actions)}, but an agent here acts with a vector of "
                 "numbers: a Box of floats (A,)."
             )
-        low, high = (np.asarray(getattr(actions, bound), np.float64) for bound in ("low", "high"))
+        box = cast(Any, actions)
+        low, high = np.asarray(box.low, np.float64), np.asarray(box.high, np.float64)
         if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
             raise UserError(
                 f"{self.name} has actions without finite bounds, the lower below the upper, which an agent's, from -1 "

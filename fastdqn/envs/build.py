@@ -140,7 +140,7 @@ def _yes(flag: bool) -> str:
 
 def _check_as_it_is(name: str, game: GameOptions) -> None:
     """Refuse what changes how pictures are presented where vectors are shown."""
-    for field, as_it_is in OWN_GAME.items():
+    for field, as_it_is in {**OWN_GAME, "frame_stack": GameOptions.frame_stack}.items():
         if field != "max_frames" and getattr(game, field) != as_it_is:
             raise UserError(f"{flag_of(GameOptions, field)} is for games that show pictures, and {name} shows vectors.")
     if game.sticky_actions > 0 or game.full_action_set:

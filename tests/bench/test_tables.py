@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import tables
+from bench import records, tables
 from bench.tables import NEWEST, ROOT, VARIANTS, DataError, Page
 
 RESULTS = ROOT / "bench" / "results"
@@ -21,8 +21,8 @@ OF_A_RUN = {"config.json", "environment.json", "episodes.jsonl", "summary.json"}
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """A copy of the pages, with the data linked file by file."""
-    (tmp_path / "docs").mkdir()
     for page in tables.pages():
+        (tmp_path / page.name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / page.name, tmp_path / page.name)
     for file in RESULTS.rglob("*.json*"):
         link = tmp_path / file.relative_to(ROOT)
@@ -191,9 +191,9 @@ def test_processors_by_the_names_of_their_designs(cpu: str, said: str) -> None:
 
 
 def test_the_network_of_a_flat_config_and_of_one_in_groups() -> None:
-    assert tables.network_of({"network": "narrow"}) == "narrow"
-    assert tables.network_of({"format": 3, "agent": {"network": "narrow"}}) == "narrow"
-    assert tables.network_of({"script": "09_cuda_graph"}) == "nature"
+    assert records.network_of({"network": "narrow"}) == "narrow"
+    assert records.network_of({"format": 3, "agent": {"network": "narrow"}}) == "narrow"
+    assert records.network_of({"script": "09_cuda_graph"}) == "nature"
 
 
 def test_spread_by_hand() -> None:

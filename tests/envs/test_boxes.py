@@ -187,6 +187,7 @@ def test_a_frame_limit_truncates() -> None:
         ("Pendulum-v1", {}, "Pendulum-v1 has the action space Box of float32"),
         ("FrozenLake-v1", {}, "FrozenLake-v1 shows Discrete, but of registered environments"),
         ("CartPole-v1", {"frame_skip": 4}, "--frame-skip is for games that show pictures, and CartPole-v1 shows"),
+        ("CartPole-v1", {"frame_stack": 2}, "--frame-stack is for games that show pictures"),
         ("CartPole-v1", {"clip_rewards": True}, "--clip-rewards is for games that show pictures"),
         ("CartPole-v1", {"sticky_actions": 0.25}, "--sticky-actions is a setting of Atari's emulator"),
         ("HalfCheetah-v2", {}, "The environment HalfCheetah-v2 cannot be made: "),

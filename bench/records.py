@@ -1,0 +1,68 @@
+"""Runs that trained Pong to the end: what their folders in bench/results say of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from bench.pages import Page, grid, machine, software, spread
+
+
+class Setting(NamedTuple):
+    """A way to train Pong on one kind of machine: folders of runs, one a seed."""
+
+    command: str
+    prefix: str
+    seeds: tuple[int, ...]
+
+    @property
+    def runs(self) -> list[str]:
+        return [f"{self.prefix}{seed}" for seed in self.seeds]
+
+
+class Run(NamedTuple):
+    """The folder of a run that has ended."""
+
+    name: str
+    summary: dict[str, Any]
+    stamp: dict[str, Any]
+    network: str
+    minutes: float
+
+
+def run_of(page: Page, name: str) -> Run:
+    summary, stamp, config = (page.read(f"{name}/{file}.json")[0] for file in ("summary", "environment", "config"))
+    return Run(name, summary, stamp, network_of(config), summary["elapsed"] / 60)
+
+
+def network_of(config: dict[str, Any]) -> str:
+    """Return the network's name, from a flat config.json or one in groups; Nature's before there was an option."""
+    return str(config.get("network", config.get("agent", {}).get("network", "nature")))
+
+
+def means(runs: Sequence[Run], name: str) -> str:
+    """Return the median and range, over runs, of the mean score of the games that were played after each."""
+    scores = [run.summary[name]["mean"] for run in runs if name in run.summary]
+    if len(scores) < len(runs):
+        return "-"
+    return f"{scores[0]:.1f}" if len(scores) == 1 else spread(scores)
+
+
+def runs_of(page: Page, settings: Sequence[Setting]) -> str:
+    """Return a table with a row for each run."""
+    heads = ("run", "seed", "minutes", "env steps", "samples", "fresh games", "Nature's protocol", "network", "machine")
+    heads += ("threads", "commit")
+    runs = [run_of(page, name) for setting in settings for name in setting.runs]
+    rows: list[list[str]] = []
+    for run in runs:
+        counts = [f"{run.minutes:.1f}", f"{run.summary['env_steps']:,}", f"{run.summary['samples']:,}"]
+        counts += [played_after(run, name) for name in ("fresh", "nature")]
+        place = [run.network, machine(run.stamp), str(run.stamp["threads"]), str(run.stamp["commit"])]
+        rows.append([page.data(run.name, run.name), str(run.summary["seed"]), *counts, *place])
+    return grid(heads, rows, f"Each name links its data; {software([run.stamp for run in runs], commits=False)}.")
+
+
+def played_after(run: Run, name: str) -> str:
+    """Return mean and standard error of the games that were played after a run."""
+    found = run.summary.get(name)
+    return "-" if found is None else f"{found['mean']:.1f} +- {found['standard_error']:.1f}"
