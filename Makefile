@@ -6,7 +6,7 @@ BEST := experiments/11_pong_in_seconds.py
 ARGS ?=
 .DEFAULT_GOAL := help
 
-.PHONY: help pong test test-slow faults soak engines test-newest test-oldest check bench tables format clean
+.PHONY: help pong test learn test-slow faults soak engines test-newest test-oldest check bench tables format clean
 
 help: ## this list
 	@echo 'make TARGET [ARGS="..."], where ARGS goes to the command, and TARGET is one of'
@@ -18,7 +18,10 @@ pong: $(VENV)/ready ## train Pong with the fastest script, on the GPU if there i
 test: $(VENV)/ready ## all tests but those that learn for long
 	$(BIN)/python -m pytest --numprocesses logical --dist worksteal --durations 20 -m "not slow and not engines" $(ARGS)
 
-test-slow: $(VENV)/ready ## the tests that learn for long: every script and every variant learns Catch
+learn: $(VENV)/ready ## the tests that learn for long: every script and variant Catch, actor-critics CartPole, SAC Pendulum
+	$(BIN)/python -m pytest --numprocesses logical --dist worksteal -m slow -k "learn or solved" $(ARGS)
+
+test-slow: $(VENV)/ready ## all tests that take long, those of learning too
 	$(BIN)/python -m pytest --numprocesses logical --dist worksteal -m slow $(ARGS)
 
 faults: $(VENV)/ready ## kill runs, fill disks, damage files, set clocks: some hundreds of times

@@ -60,6 +60,7 @@ SHORT = (
     *("--epsilon-decay", "300", "--threads", "1", "--agent", "post2017"),
 )
 PONG_FAST = ("--agent", "pong-fast")
+BLOCKS = ("--block-steps", "5", "--refresh-env-steps", "60")
 RANDOM = ("--epsilon-start", "1", "--epsilon-final", "1")
 BREAKOUT = ("--game", "breakout", "--n-step", "3")
 CATCH = ("--game", "CATCH", "--learning-rate", "1e-3")
@@ -124,7 +125,7 @@ CASES = (
         (*SHORT, *CATCH, *FAST, *FROZEN, "--max-env-steps", "600"),
         graphs=True,
     ),
-    Case("pong, small", "11_pong_in_seconds", (*SHORT, *PONG_FAST, "--small", "--device", "cpu", *FAST)),
+    Case("pong, small", "11_pong_in_seconds", (*SHORT, *PONG_FAST, "--small", "--device", "cpu", *FAST, *BLOCKS)),
 )
 AS_ATARI = ("--frame-skip", "4", "--noop-max", "30", "--episodic-life", "--clip-rewards", "--fire-reset")
 OLDER = {"--freeze-share": "--hold-share", "--freeze-slack": "--hold-slack"}

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from fastdqn import build_sac as build
 from fastdqn.algorithms.sac import PROGRESS
 from fastdqn.cli.scripts import start
+from fastdqn.execution.devices import prepare_memory
 from fastdqn.options import GameOptions, RunOptions, SACOptions, VectorOptions
 from fastdqn.runs.run import Run
 
@@ -30,6 +31,7 @@ class Options:
 
 def train(options: Options) -> Run:
     sac = options.sac
+    prepare_memory()
     device, games, learner, replay, policy, notes = build.control_here(options.run, options.game, sac, options.vector)
 
     with Run(__file__, options, device, "vector", notes, PROGRESS, sac.replay_initial) as run:

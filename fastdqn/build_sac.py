@@ -38,7 +38,6 @@ def control_here(run: RunOptions, game: GameOptions, sac: SACOptions, vector: Ve
         UserError: there is no such environment or device, its actions cannot be learnt, or there is not memory enough.
     """
     device, seeds = prepare_device(run.device, run.cuda, run.threads), seeds_of(run.seed)
-    prepare_memory()
     games, note = build_games(game, vector, seeds.env, continuous=True)
     (obs_size,), num_actions = games.obs_shape, games.num_actions
     learner = build_learner(seeds, sac, obs_size, num_actions, device)

@@ -71,7 +71,8 @@ class Trainer(Generic[ItemT]):
         """Updates in the weights that are played with, since this process began."""
         self._said: deque[Made] = deque()  # updates, until they are counted; its ends are atomic
         self._made = 0
-        self._newest: tuple[int, list[Tensor]] | None = None  # version and weights, until they are played with
+        self._newest: tuple[int, list[Tensor]] | None = None  # version and weights; only the trainer sets it
+        self._renewed: tuple[int, list[Tensor]] | None = None  # the ones that are played with
         self._working = threading.Lock()  # held during a round of the trainer
         self._standing = True  # until the first item is put: a run that is resumed has other weights by then
         self._leave = threading.Event()
@@ -134,10 +135,11 @@ class Trainer(Generic[ItemT]):
 
     def renew(self) -> None:
         """Let whoever plays have the weights of the newest update; to be called between two steps."""
-        newest, self._newest = self._newest, None
-        if newest is not None:
+        newest = self._newest
+        if newest is not None and newest is not self._renewed:
             self.version, weights = newest
             copy_all(self._played_with, weights)
+            self._renewed = newest
 
     def state(self) -> dict[str, Any]:
         """Come to a stand, and take what waits; return of what size updates were that have not been counted yet."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import gymnasium
@@ -35,7 +35,11 @@ BATCH = 32
 @pytest.fixture(autouse=True)
 def double(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stable-Baselines3 turns observations into float32; here they stay what they are."""
-    monkeypatch.setattr(policies, "preprocess_obs", lambda obs, *_, **__: obs)
+
+    def as_it_is(obs: Any, *_: Any, **__: Any) -> Any:
+        return obs
+
+    monkeypatch.setattr(policies, "preprocess_obs", as_it_is)
 
 
 def network_of(seed: int = 0) -> ActorCritic:
@@ -50,10 +54,6 @@ def layers_of(model: Any) -> list[torch.nn.Linear]:
         for body in (extractor.policy_net, extractor.value_net)
     ]
     return [*bodies[0], policy.action_net, *bodies[1], policy.value_net]
-
-
-def weights_of(layers: Any) -> list[Tensor]:
-    return [parameter.detach().clone() for layer in layers for parameter in layer.parameters()]
 
 
 def theirs_after(model: Any, network: ActorCritic, samples: Any) -> list[Tensor]:
@@ -144,16 +144,28 @@ def test_advantages_are_stable_baselines() -> None:
     buffer.compute_returns_and_advantage(torch.from_numpy(after[-1]), kind[-1] != 0)
 
     columns = (reward, gamma * ~terminated, value, beyond, (kind == 0).astype(np.float64))
-    ours = generalised_advantages(*(torch.from_numpy(np.asarray(column)) for column in columns), trace_decay)
+    r_t, discount_t, v_tm1, v_t, continues_t = (torch.from_numpy(np.asarray(column)) for column in columns)
+    ours = generalised_advantages(r_t, discount_t, v_tm1, v_t, continues_t, trace_decay)
     assert truncated.any()
     assert terminated.any()
     torch.testing.assert_close(ours, torch.from_numpy(buffer.advantages), rtol=0, atol=1e-12)
 
 
+def saying(found: Callable[[], Any]) -> Callable[..., Any]:
+    """Return a function that says so, whatever it is asked."""
+
+    def said(*_: Any, **__: Any) -> Any:
+        return found()
+
+    return said
+
+
 def sac_layers_of(model: Any) -> list[tuple[Tensor, ...]]:
     """Return weights and biases of Stable-Baselines3's networks, laid out as ours: the actor's last layer is one."""
-    actor, found = model.policy.actor, []
-    found += [(one.weight, one.bias) for one in actor.latent_pi if isinstance(one, torch.nn.Linear)]
+    actor = model.policy.actor
+    found: list[tuple[Tensor, ...]] = [
+        (one.weight, one.bias) for one in actor.latent_pi if isinstance(one, torch.nn.Linear)
+    ]
     found.append((torch.cat((actor.mu.weight, actor.log_std.weight)), torch.cat((actor.mu.bias, actor.log_std.bias))))
     for critic in (model.policy.critic, model.policy.critic_target):
         found += [(one.weight, one.bias) for q in critic.q_networks for one in q if isinstance(one, torch.nn.Linear)]
@@ -184,9 +196,9 @@ def test_sac_updates_as_stable_baselines_does(monkeypatch: pytest.MonkeyPatch) -
         reward = torch.randn(BATCH, generator=rng, dtype=torch.float64)
         done = (torch.rand(BATCH, generator=rng) < 0.3).double()
         noise = iter(torch.randn((2, BATCH, 1), generator=drawn, dtype=torch.float64))
-        monkeypatch.setattr("torch.distributions.normal._standard_normal", lambda *_, noise=noise, **__: next(noise))
+        monkeypatch.setattr("torch.distributions.normal._standard_normal", saying(noise.__next__))
         batch = types.ReplayBufferSamples(obs, action, after, done[:, None], reward[:, None])
-        monkeypatch.setattr(model.replay_buffer, "sample", lambda *_, batch=batch, **__: batch)
+        model.replay_buffer.sample = saying(lambda batch=batch: batch)
         model.train(1, BATCH)
         learner.update(Batch(obs, action, reward, gamma * (1 - done), after))
 
@@ -195,4 +207,4 @@ def test_sac_updates_as_stable_baselines_does(monkeypatch: pytest.MonkeyPatch) -
     for a, b, before in zip(ours, theirs, first, strict=True):
         torch.testing.assert_close(a.detach(), b.detach(), rtol=0, atol=1e-7)  # Adam divides rounding by small moments
         assert not torch.equal(a, before)
-    assert float(learner.log_temperature) == pytest.approx(float(model.log_ent_coef), abs=1e-9)
+    assert learner.log_temperature.item() == pytest.approx(model.log_ent_coef.item(), abs=1e-9)

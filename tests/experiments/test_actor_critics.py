@@ -66,7 +66,7 @@ def test_one_player_that_sends_single_gradients_is_20_but_for_rounding(tmp_path:
 @pytest.mark.parametrize(
     ("script", "words"),
     [
-        ("21_a3c_data", (*PIECES, "--synchronous", "--players", "2")),
+        pytest.param("21_a3c_data", (*PIECES, "--synchronous", "--players", "2"), marks=pytest.mark.slow),
         ("22_a3c_grad", (*SUMS, "--players", "2")),
         pytest.param("22_a3c_grad", (*SUMS, "--players", "1"), marks=pytest.mark.slow),
     ],
@@ -162,8 +162,7 @@ def test_what_looks_at_runs_knows_actor_critics(tmp_path: Path) -> None:
     assert "a game of 20 env steps, not to its end" in done.stdout, done.stderr
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("script", ["20_a2c", *CREWS])
+@pytest.mark.parametrize("script", [pytest.param("20_a2c", marks=pytest.mark.slow), *CREWS])
 def test_cartpole_is_solved(tmp_path: Path, script: str) -> None:
     """195 as the mean of 100 games, by fresh games too."""
     run = train(script, tmp_path, "--game", "CartPole-v1", "--max-env-steps", "300000", timeout=280)

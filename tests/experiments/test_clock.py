@@ -16,7 +16,7 @@ from fastdqn.types import VectorStep
 from tests.helpers.scripts import records, summary, train
 
 FROZEN = (
-    *("--device", "cpu", "--small", "--freeze-slack", "1", "--replay-initial", "200", "--replay-size", "5000"),
+    *("--device", "cpu", "--small", "--freeze-slack", "1", "--replay-initial", "1100", "--replay-size", "5008"),
     *("--max-frames", "3600", "--checkpoint-minutes", "None", "--threads", "1"),
 )
 

@@ -111,7 +111,7 @@ def test_a_run_with_freeze_trials_resumes(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(freeze_trial, "LIMIT", -1.0)
     script = "11_pong_in_seconds"
     words = (*VECTOR, "--game", "pong", *NARROW, "--freeze-share", "0.9", "--epsilon-final", "0.5")
-    words += ("--freeze-slack", "1")
+    words += ("--freeze-slack", "1", *RETURNS)
     whole = train(script, tmp_path / "whole", *words, "--max-env-steps", "1300")
     run = train(script, tmp_path / "half", *words, "--max-env-steps", "650")
     middle = state_at_the_end(run)["parts"]["trial"]
