@@ -277,7 +277,7 @@ class Run:
         counters.rss, counters.neighbours = resident_bytes(self._process), self.neighbours.cores
         counters.peak_rss = max(counters.peak_rss, counters.rss)
         speed = counters.record(elapsed)
-        self._progress.newest(speed, metrics)
+        self._progress.newest(counters.recent_speed, metrics)
         with saving(self.folder):
             self._logs.speed(counters, elapsed, speed, metrics, self._lag)
 
