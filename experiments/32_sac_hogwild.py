@@ -57,7 +57,9 @@ def train(options: Options) -> Run:
             run.played_many(piece.env_steps, piece.episodes, sessions.at_once, session=session, **where)
             for _ in range(piece.updates):
                 run.updated(scalars_of(piece), options.sac.batch_size)
-            best.look(run.stop.mean_score, run.stop.episodes)
+            if piece.done:
+                run.stop.leave(sessions.places(session))
+            best.look(run.stop)
         best.save()
     if run.reason != "interrupted":
         report_trial(run.folder, device, options.run.seed)

@@ -1,9 +1,9 @@
 """33 Trainer thread: the trainer advances in a thread of its own, beside the loop that steps the environments.
 
 The idea: while an environment computes, or waits for something else, PyTorch can learn, and the other way round. The
-loop puts what it plays into a queue with room for 20 and waits while it is full; the trainer takes what waits until an
-update is due, makes it, and publishes the policy (as Unity's ML-Agents did, pull request 3690). What is due follows
-from counters of what the trainer has taken, so that neither the first env steps nor a resumed run end in a burst.
+loop puts what it plays into a queue with room for 20 steps, or one rollout, and waits while it is full; the trainer
+takes what waits until an update is due, makes it, and publishes the policy (as Unity's ML-Agents did, pull request
+3690). What is due follows from counters of what the trainer has taken, so that the first env steps end in no burst.
 
 Differs from 31, and with --algorithm ppo from 41: who learns when. --steps-per-update, 10 by default, may be below 1.
 With --no-trainer-thread the loop advances the trainer itself; it is then 41, or with --steps-per-update 1 it is 31, bit
@@ -51,11 +51,11 @@ def train(options: Any) -> Run:  # Options, or WithPPO
         made, progress = build_actor_critic.rollouts_beside(run, game, options.ppo, vector, trained), PPO_PROGRESS
     else:
         made, progress = build_sac.control_beside(run, game, options.sac, vector, trained), PROGRESS
-    device, learner, player, work, learnt, played_with, warm_up, notes = made
+    device, learner, player, work, learnt, played_with, warm_up, room, notes = made
 
     with (
         Run(__file__, options, device, "vector", notes, progress, warm_up) as run,
-        Trainer(work, learnt, played_with, trained.trainer_thread) as trainer,
+        Trainer(work, learnt, played_with, trained.trainer_thread, room) as trainer,
     ):
         run.weights.tensors = learner.network.state_dict()
         run.timed.enable(vector.profile)

@@ -79,7 +79,8 @@ def rollouts_beside(
     work = RolloutWork(learner, ppo.batch_size, ppo.epochs, ppo.learning_rate, ppo.learning_rate_decay)
     learnt, played_with = (list(network.parameters()) for network in (learner.network, policy.network))
     notes = (*notes, trainer.describe())
-    return Beside(device, learner, RolloutSender(player), work, learnt, played_with, 0, notes)
+    room = 1  # rollout: of more the policy would be too old
+    return Beside(device, learner, RolloutSender(player), work, learnt, played_with, 0, room, notes)
 
 
 def _rollouts(

@@ -20,6 +20,7 @@ from fastdqn.execution.devices import describe_device, prepare_device, prepare_m
 from fastdqn.execution.hogwild import Common, Commons, Shared, Synced
 from fastdqn.execution.player import PlayerWeights
 from fastdqn.execution.session_crew import share_of
+from fastdqn.execution.trainer_thread import ROOM
 from fastdqn.networks.control import GaussianActor, TwinCritic
 from fastdqn.nouns import Beside, ControlElsewhere, ControlHere
 from fastdqn.options.game import GameOptions, VectorOptions
@@ -67,7 +68,7 @@ def control_beside(
     replay.reset(games.reset())
     player, notes = ControlPlayer(games, policy), (*notes, trainer.describe())
     learnt, played_with = (list(network.parameters()) for network in (learner.network, actor))
-    return Beside(device, learner, player, work, learnt, played_with, sac.replay_initial, notes)
+    return Beside(device, learner, player, work, learnt, played_with, sac.replay_initial, ROOM, notes)
 
 
 def sessions_elsewhere(
@@ -85,7 +86,7 @@ def sessions_elsewhere(
     who = f"{each} at once in each of {count} session process{'es' if count > 1 else ''}"
     env, note = build_described(game, "opencv", vector.frame_size, who, continuous=True)  # to be asked what it is
     (obs_size,), num_actions = spaces_of(env)
-    check_box_memory(sac.replay_size * count, obs_size, num_actions, device)
+    check_box_memory(sac.replay_size, obs_size, num_actions, device, replays=count)
     learner = build_learner(seeds, sac, obs_size, num_actions, device)
     commons = Commons([Common(learner.groups(), OWN) for _ in range(count if sessions.distributed == "none" else 1)])
     descents = tuple(
@@ -93,7 +94,7 @@ def sessions_elsewhere(
         for common in (commons.commons * count)[:count]
     )
     Shared(commons.commons[0]).bind(learner.groups())  # the run's weights are those of all, or of the first session
-    build = partial(_session_of, run.seed, game, sac, vector, run.max_env_steps, run.checkpoint_replay, count)
+    build = partial(_session_of, run, game, sac, vector, count)
     plan = CrewPlan(build, count, each, False, sessions.session_timeout)
     memory = describe_box_replay(sac.replay_size, obs_size, num_actions, device)
     memory = f"{memory} in each session" if count > 1 else memory
@@ -102,12 +103,10 @@ def sessions_elsewhere(
 
 
 def _session_of(
-    seed: int,
+    run: RunOptions,
     game: GameOptions,
     sac: SACOptions,
     vector: VectorOptions,
-    max_env_steps: int | None,
-    keeps_replay: bool,
     sessions: int,
     network: nn.Module,  # noqa: ARG001 - the weights come with the descent
     number: int,
@@ -117,7 +116,9 @@ def _session_of(
     """Return one of several sessions, in its own process, which builds all that is its own; first weights are those of
     all."""
     prepare_memory()
-    device, seeds = torch.device("cpu"), player_seeds(seed, number, begun)._replace(network=seeds_of(seed).network)
+    torch.set_num_threads(run.threads or 1)
+    device = torch.device("cpu")
+    seeds = player_seeds(run.seed, number, begun)._replace(network=seeds_of(run.seed).network)
     games = build_vector_env(game, vector, seeds.env, continuous=True)
     (obs_size,), num_actions = games.obs_shape, games.num_actions
     learner = build_learner(seeds, sac, obs_size, num_actions, device, descent)
@@ -129,10 +130,10 @@ def _session_of(
         newest=lambda: games.newest,
     )
     policy = ControlPolicy(learner.network, num_actions, sac.replay_initial, _on(device, seeds.policy))
-    share = share_of(max_env_steps, number, sessions)
+    share = share_of(run.max_env_steps, number, sessions)
     return ControlSession(
         *(games, learner, replay, policy, descent),
-        *(sac.batch_size, int(sac.steps_per_update), sac.replay_initial, share, keeps_replay),
+        *(sac.batch_size, int(sac.steps_per_update), sac.replay_initial, share, run.checkpoint_replay),
     )
 
 

@@ -150,6 +150,7 @@ class Beside(NamedTuple):
     learnt: Sequence[Tensor]  # the learner's weights
     played_with: Sequence[Tensor]  # the player's
     warm_up: int  # env steps before the first update
+    room: int  # pieces of what was played that may wait for the trainer
     notes: tuple[str, ...]
 
 

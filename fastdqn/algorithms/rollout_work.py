@@ -104,7 +104,7 @@ class RolloutWork(NothingUnfinished):
 
     def state(self) -> dict[str, Any]:
         """Return how far it is."""
-        return {"env_steps": self.env_steps}
+        return {"env_steps": self.env_steps + sum(sent.env_steps for sent in self._waiting)}
 
     def load(self, state: Mapping[str, Any]) -> NDArray[np.bool_] | None:
         """Continue from there."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -20,7 +21,9 @@ from fastdqn.types import EpisodeEnd, SessionPiece
 OWN = ("temperature",)
 """Groups of soft actor-critic of which each session has its own."""
 PIECE = 32
-"""Env steps after which a session says what it has done."""
+"""Env steps after which a session says what it has done, unless that takes longer than `PIECE_SECONDS`."""
+PIECE_SECONDS = 0.5
+"""Whoever waits for all sessions to stand, say after Ctrl-C, does not wait long."""
 
 
 class Joins(Protocol):
@@ -86,7 +89,8 @@ class ControlSession:
         begin, updates = self._env_steps, self._updates
         scalars: Mapping[str, Any] = {}
         episodes: list[EpisodeEnd] = []
-        while self._env_steps < min(self._share, begin + PIECE):
+        end, until = min(self._share, begin + PIECE), time.monotonic() + PIECE_SECONDS
+        while self._env_steps < end and (self._env_steps == begin or time.monotonic() < until):
             before = self._env_steps
             actions = self._policy.act(self._games.newest, before)
             self._games.send(actions)

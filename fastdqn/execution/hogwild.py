@@ -8,6 +8,7 @@ steps forgive that.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -20,6 +21,9 @@ from fastdqn.execution.crew import Desk
 from fastdqn.foreach import copy_all
 from fastdqn.seam import Group
 from fastdqn.states import NothingUnfinished, on_cpu
+
+ALIGNED = 64
+"""Bytes to whose multiples tensors begin in shared memory."""
 
 
 class Member(NamedTuple):
@@ -51,7 +55,7 @@ class Common:
             if any(parameter.device.type != "cpu" for parameter in group.parameters):
                 raise UserError("Sessions share weights in the memory of the CPU; train with --device cpu.")
             _check_adam(group)
-            self.members[group.name] = [_member(parameter.detach()) for parameter in group.parameters]
+            self.members[group.name] = _members([parameter.detach() for parameter in group.parameters])
 
     def tensors(self) -> list[Tensor]:
         """Return everything that is shared."""
@@ -108,7 +112,7 @@ class Shared:
     def __init__(self, common: Common) -> None:
         self.desk: Desk | None = None
         self._common = common
-        self._bound: dict[str, int] = {}  # the address of each group's first parameter
+        self._bound: dict[str, list[int]] = {}  # the addresses of each group's parameters
 
     def bind(self, groups: Sequence[Group]) -> None:
         """Let these groups, of this process, have the shared weights and moments for their own.
@@ -124,7 +128,7 @@ class Shared:
                 parameter.grad = None
                 parameter.data = member.weight
                 group.optimizer.state[parameter] = _moments(member)
-            self._bound[group.name] = group.parameters[0].data_ptr()
+            self._bound[group.name] = _addresses(group)
 
     def step(self, group: Group) -> Tensor | None:
         """Clip, and step the shared weights.
@@ -132,7 +136,7 @@ class Shared:
         Raises:
             ValueError: the group has not been bound, or its parameters have moved since: nobody else would learn.
         """
-        if group.name not in self._common.own and self._bound.get(group.name) != group.parameters[0].data_ptr():
+        if group.name not in self._common.own and self._bound.get(group.name) != _addresses(group):
             raise ValueError(f"the group {group.name!r} is not bound to what sessions share")
         norm = _clipped(group)
         group.optimizer.step()
@@ -231,19 +235,31 @@ class Synced:
         copy_all([parameter.detach() for parameter in group.parameters], self._weights[group.name])
 
 
-def _member(weight: Tensor) -> Member:
-    step = torch.zeros((), dtype=torch.float32)
-    member = Member(weight.clone(), step, torch.zeros_like(weight), torch.zeros_like(weight))
-    for tensor in member:
-        tensor.share_memory_()
-        if not tensor.is_shared():
-            raise RunError("This system does not let processes share memory.")
-    return member
+def _members(weights: Sequence[Tensor]) -> list[Member]:
+    """Return copies of `weights`, and moments of 0, in one piece of shared memory: each piece keeps a file open."""
+    sizes = [max(ALIGNED, math.ceil(weight.nbytes / ALIGNED) * ALIGNED) for weight in weights]
+    memory = torch.zeros(sum(ALIGNED + 3 * size for size in sizes), dtype=torch.uint8).share_memory_()
+    if not memory.is_shared():
+        raise RunError("This system does not let processes share memory.")
+    members: list[Member] = []
+    begin = 0
+    for weight, size in zip(weights, sizes, strict=True):
+        step = memory[begin : begin + 4].view(torch.float32).view(())
+        begin += ALIGNED
+        places = [memory[begin + i * size :][: weight.nbytes].view(weight.dtype).view(weight.shape) for i in range(3)]
+        begin += 3 * size
+        places[0].copy_(weight)
+        members.append(Member(places[0], step, places[1], places[2]))
+    return members
 
 
 def _moments(member: Member) -> dict[str, Tensor]:
     """Return Adam's state of a parameter."""
     return {"step": member.step, "exp_avg": member.exp_avg, "exp_avg_sq": member.exp_avg_sq}
+
+
+def _addresses(group: Group) -> list[int]:
+    return [parameter.data_ptr() for parameter in group.parameters]
 
 
 def _clipped(group: Group) -> Tensor | None:

@@ -67,12 +67,19 @@ class Sessions(Crew):
             return self._state
         if self._broken or not self._wait_until_ready() or not self._stand():
             return self._nothing()
-        said = self._asked([Request("state")] * self.plan.players)
-        if said is None:
-            self._broken = True
-            return self._nothing()
-        pending = [[player, _plain(piece)] for player, piece in self._pending]
-        return {"players": [pickle.loads(one) for one in said], "pending": pending}
+        players: list[Any] = []
+        for player, child in enumerate(self._children):  # one after the other: replays take memory on their way
+            self.ask(player, Request("state"))
+            said = child.receive(self.plan.timeout)
+            if said is None:
+                self._broken = True
+                return self._nothing()
+            players.append(pickle.loads(said))
+        return {"players": players, "pending": [[player, _plain(piece)] for player, piece in self._pending]}
+
+    def places(self, session: int) -> range:
+        """Return where the games of a session, the first is 1, are among those of all."""
+        return range((session - 1) * self.plan.num_envs, session * self.plan.num_envs)
 
     def load(self, state: Mapping[str, Any]) -> NDArray[np.bool_]:
         """Let the sessions continue from there; return which games of all begin anew."""

@@ -24,7 +24,7 @@ from fastdqn.types import Made
 
 ItemT = TypeVar("ItemT", contravariant=True)
 ROOM = 20
-"""Items that may wait for a trainer with a thread. One without has room for any number: nobody else would take them."""
+"""Steps that may wait for a trainer with a thread. One without has room for any number: nobody else would take them."""
 POLL_SECONDS = 0.05
 """How long a trainer waits for an item, and whoever plays for room, before they look around."""
 JOIN_SECONDS = 8.0
@@ -58,15 +58,21 @@ class Trainer(Generic[ItemT]):
         learnt: weights that it changes.
         played_with: weights of whoever plays, of the same shapes.
         threaded: whether it has a thread of its own; otherwise `advance` is to be called.
+        room: items that may wait for the thread.
     """
 
     def __init__(
-        self, work: Work[ItemT], learnt: Sequence[Tensor], played_with: Sequence[Tensor], threaded: bool
+        self,
+        work: Work[ItemT],
+        learnt: Sequence[Tensor],
+        played_with: Sequence[Tensor],
+        threaded: bool,
+        room: int = ROOM,
     ) -> None:
         self.threaded = threaded
         self._work = work
         self._learnt, self._played_with = ([one.detach() for one in weights] for weights in (learnt, played_with))
-        self._queue: queue.Queue[ItemT] = queue.Queue(maxsize=ROOM if threaded else 0)
+        self._queue: queue.Queue[ItemT] = queue.Queue(maxsize=room if threaded else 0)
         self.version = 0
         """Updates in the weights that are played with, since this process began."""
         self._said: deque[Made] = deque()  # updates, until they are counted; its ends are atomic
@@ -105,8 +111,7 @@ class Trainer(Generic[ItemT]):
     def check(self) -> None:
         """Raise what has ended the thread, if anything has: nobody else would hear of it."""
         if self._error is not None:
-            error, self._error = self._error, None
-            raise error
+            raise self._error
 
     def put(self, item: ItemT) -> None:
         """Hand over what was played; wait while there is no room, unless a signal asks this process to stop."""

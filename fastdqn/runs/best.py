@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from fastdqn.runs.limits import WINDOW_EPISODES
+from fastdqn.runs.limits import StopTest
 from fastdqn.runs.weights import write_weights
 from fastdqn.states import NothingUnfinished, on_cpu
 
@@ -29,9 +29,10 @@ class Best(NothingUnfinished):
         self._tensors = tensors
         self._kept: dict[str, Tensor] = {}
 
-    def look(self, mean: float | None, episodes: int) -> None:
+    def look(self, stop: StopTest) -> None:
         """Keep the weights of now if the mean of 100 games has not been as high before."""
-        if mean is not None and episodes >= WINDOW_EPISODES and (self.mean is None or mean > self.mean):
+        mean = stop.mean_score if stop.whole else None
+        if mean is not None and (self.mean is None or mean > self.mean):
             self.mean, self._kept = mean, {name: on_cpu(tensor) for name, tensor in self._tensors.items()}
 
     def save(self) -> None:

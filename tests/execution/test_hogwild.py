@@ -71,6 +71,7 @@ def test_moments_are_there_before_the_first_step_and_shared() -> None:
     common = Common([group])
     (member,) = common.members["line"]
     assert all(tensor.is_shared() for tensor in member)
+    assert len({tensor.untyped_storage().data_ptr() for tensor in member}) == 1  # each storage keeps a file open
     Shared(common).bind([group])
     for _ in range(3):
         backward(group)

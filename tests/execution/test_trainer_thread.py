@@ -152,6 +152,8 @@ def test_what_ends_the_thread_is_raised_here(fault: BaseException) -> None:
     with pytest.raises(type(fault), match=str(fault)):
         play()
     assert len(toy.taken) < 1_000
+    with pytest.raises(type(fault), match=str(fault)):
+        trainer.said()  # whoever has caught it does not go on
 
 
 def test_a_fault_of_the_last_update_is_raised_at_the_end() -> None:

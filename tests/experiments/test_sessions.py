@@ -90,7 +90,8 @@ def test_several_sessions_share_the_env_steps_and_leave_their_pictures(tmp_path:
 
 
 def test_several_sessions_resume(tmp_path: Path) -> None:
-    run = train(SESSIONS, tmp_path, *TWO, "--max-env-steps", "300")
+    run = train(SESSIONS, tmp_path, *TWO, "--max-env-steps", "300", "--checkpoint-env-steps", "100")
+    assert summary(run)["updates"] == 2 * (150 - 19)  # they went on after each checkpoint
     said = resume(SESSIONS, run, "--max-env-steps", "600")
     assert "resumed at env step 300" in said
     assert "the games continue where they were" in said
@@ -150,6 +151,17 @@ def test_kill_9_of_the_process_that_counts(tmp_path: Path) -> None:
         run.process.kill()
         code, _, _ = run.finish()
     assert code == -signal.SIGKILL
+
+
+@pytest.mark.slow
+@posix
+def test_a_session_that_hangs_ends_the_run(tmp_path: Path) -> None:
+    with started(SESSIONS, tmp_path, *LONG, "--session-timeout", "3") as run:
+        reach(run)
+        run.players()[0].suspend()
+        code, _, err = run.finish()
+    assert code == 1
+    assert re.fullmatch(r"error: The session [12] process has sent nothing for 3 seconds and counts as hung\.\n", err)
 
 
 @pytest.mark.slow
@@ -219,6 +231,12 @@ def test_with_a_thread_ppo_learns_and_says_how_old_its_policy_was(tmp_path: Path
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
+def test_with_a_thread_ppo_learns_cartpole(tmp_path: Path) -> None:
+    words = ("--algorithm", "ppo", "--trainer-thread", "--threads", "1", "--max-env-steps", "200000")
+    assert summary(train(BESIDE, tmp_path, *words))["reason"] == "solved"  # above 195
+
+
 def test_without_a_thread_33_resumes_bit_for_bit(tmp_path: Path) -> None:
     words = (*FEW, "--no-trainer-thread", "--steps-per-update", "0.4")
     whole = train(BESIDE, tmp_path / "whole", *words, "--max-env-steps", "240")
@@ -230,7 +248,7 @@ def test_without_a_thread_33_resumes_bit_for_bit(tmp_path: Path) -> None:
 
 
 def test_with_a_thread_33_learns_stops_and_resumes(tmp_path: Path) -> None:
-    words = (*FEW, "--trainer-thread", "--steps-per-update", "2")
+    words = (*FEW, "--trainer-thread", "--steps-per-update", "2", "--checkpoint-env-steps", "100")
     run = train(BESIDE, tmp_path, *words, "--max-env-steps", "300")
     assert (summary(run)["env_steps"], summary(run)["reason"]) == (300, "max-env-steps")
     made = summary(run)["updates"]

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from fastdqn.runs.best import Best
+from fastdqn.runs.limits import Limits, StopTest
 from fastdqn.runs.weights import read_weights
 from fastdqn.tools.trial import Curves, curves_of, draw_sessions, draw_trial, measures, moving_average
 
@@ -66,17 +67,22 @@ def test_curves_begin_where_all_sessions_have_games_and_pictures_show_them(tmp_p
 def test_the_best_weights_are_those_of_the_best_hundred_games(tmp_path: Path) -> None:
     weights = {"w": torch.zeros(1)}
     best = Best(tmp_path, weights)
-    best.look(50.0, 99)  # of fewer games
+    stop = StopTest(Limits(None, None, None))
+    for _ in range(99):
+        stop.add(50.0)
+    best.look(stop)  # of fewer games
     best.save()
     assert not list(tmp_path.iterdir())
     for mean, value in ((1.0, 1.0), (3.0, 2.0), (2.0, 3.0)):
         weights["w"].fill_(value)
-        best.look(mean, 100)
+        for _ in range(100):
+            stop.add(mean)
+        best.look(stop)
     state = best.state()
     (tmp_path / "best.safetensors").rename(tmp_path / "weights.safetensors")
     assert read_weights(tmp_path)["w"].tolist() == [2.0]
     other = Best(tmp_path, weights)
     other.load(state)
-    other.look(2.5, 200)
+    other.look(stop)  # a mean of 2
     assert other.mean == 3.0
     assert other.state()["weights"]["w"].tolist() == [2.0]
