@@ -214,7 +214,14 @@ def run_two(kind: str, way: str, updates: int) -> tuple[Any, Common]:
 
 @pytest.mark.parametrize(
     ("kind", "way"),
-    [("sac", "shared"), ("sac", "synced"), ("a2c", "shared"), ("ppo", "synced"), ("dqn", "shared")],
+    [
+        ("sac", "synced"),
+        ("dqn", "shared"),
+        *(
+            pytest.param(*one, marks=pytest.mark.slow)
+            for one in (("sac", "shared"), ("a2c", "shared"), ("ppo", "synced"))
+        ),
+    ],
 )
 def test_every_algorithm_learns_so(kind: str, way: str) -> None:
     """What is learnt in two processes is seen here without a message; some of Adam's counts may be lost, few are."""

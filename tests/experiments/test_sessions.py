@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,8 @@ BESIDE = "33_trainer_thread"
 QUIET = ("--threads", "1", "--checkpoint-minutes", "None", "--log-seconds", "1000")
 FEW = (*QUIET, "--batch-size", "8", "--replay-initial", "20", "--replay-size", "150")
 TWO = (*FEW, "--sessions", "2")
-WAYS = ("shared", "synced", "none")
+OTHERS = [pytest.param(way, marks=pytest.mark.slow) for way in ("none", "shared")]
+ONE_QUICK = [*OTHERS, "synced"]
 LONG = (*TWO, "--max-env-steps", "None", "--stop-score", "None")
 posix = pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="needs POSIX signals")
 
@@ -51,13 +53,13 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return train("31_sac", tmp_path_factory.mktemp("alone"), *FEW, "--num-envs", "2", "--max-env-steps", "420")
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", ONE_QUICK)
 def test_one_session_is_31_bit_for_bit(tmp_path: Path, alone: Path, way: str) -> None:
     words = (*FEW, "--num-envs", "2", "--sessions", "1", "--distributed", way, "--max-env-steps", "420")
     assert learnt(train(SESSIONS, tmp_path, *words)) == learnt(alone)
 
 
-@pytest.mark.parametrize("way", ["synced", pytest.param("shared", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("way", ONE_QUICK[1:])
 def test_one_session_resumes_bit_for_bit(tmp_path: Path, alone: Path, way: str) -> None:
     words = (*FEW, "--num-envs", "2", "--sessions", "1", "--distributed", way)
     run = train(SESSIONS, tmp_path, *words, "--max-env-steps", "210")
@@ -66,11 +68,28 @@ def test_one_session_resumes_bit_for_bit(tmp_path: Path, alone: Path, way: str) 
     assert learnt(run) == learnt(alone)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_several_sessions_share_the_env_steps_and_leave_their_pictures(tmp_path: Path, way: str) -> None:
+def two(folder: Path, way: str) -> Path:
     """Games of 50 steps; two sessions, 451 env steps each, and one update for each of them from the 20th on."""
-    words = (*TWO, "--distributed", way, "--max-frames", "50", "--max-env-steps", "902")
-    run = train(SESSIONS, tmp_path, *words)
+    return train(SESSIONS, folder, *TWO, "--distributed", way, "--max-frames", "50", "--max-env-steps", "902")
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of two."""
+    return two(tmp_path_factory.mktemp("shared"), "shared")
+
+
+def test_several_sessions_share_the_env_steps_and_leave_their_pictures(shared: Path) -> None:
+    check_two(shared, "shared")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["synced", "none"])
+def test_so_they_do_in_other_ways(tmp_path: Path, way: str) -> None:
+    check_two(two(tmp_path, way), way)
+
+
+def check_two(run: Path, way: str) -> None:
     found, lines = summary(run), records(run, "episodes.jsonl")
     assert (found["env_steps"], found["reason"]) == (902, "max-env-steps")
     assert found["updates"] == 2 * (451 - 19)
@@ -98,14 +117,15 @@ def test_several_sessions_resume(tmp_path: Path) -> None:
     assert (summary(run)["env_steps"], summary(run)["updates"]) == (600, 2 * (300 - 19))
 
 
+@pytest.mark.slow
 def test_without_replays_sessions_play_on_before_they_learn(tmp_path: Path) -> None:
     run = train(SESSIONS, tmp_path, *TWO, "--no-checkpoint-replay", "--max-env-steps", "120")
     resume(SESSIONS, run, "--max-env-steps", "240")
     assert summary(run)["updates"] == 2 * (41 + 41)
 
 
-def test_evaluate_plot_and_compare_know_it(tmp_path: Path) -> None:
-    run = train(SESSIONS, tmp_path, *TWO, "--max-frames", "50", "--max-env-steps", "400")
+def test_evaluate_plot_and_compare_know_it(tmp_path: Path, shared: Path) -> None:
+    run = shutil.copytree(shared, tmp_path / "run")
     for words in (("evaluate", str(run), "--episodes", "2"), ("plot", str(run)), ("compare", str(run))):
         done = fastdqn(*words, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
@@ -144,6 +164,7 @@ def test_kill_9_of_a_session(tmp_path: Path) -> None:
     assert summary(only_run(tmp_path))["reason"] == "failed"
 
 
+@pytest.mark.slow
 @posix
 def test_kill_9_of_the_process_that_counts(tmp_path: Path) -> None:
     with started(SESSIONS, tmp_path, *LONG) as run:
