@@ -6,7 +6,7 @@ What a step of it does besides the environment's own: `sleep:0.01` sleeps for so
 many rounds of a loop in Python, `outside:40` hashes so many blocks, for which Python's lock is released; `nothing:0`.
 """
 
-from __future__ import annotations
+import startup  # noqa: F401 - first: Ctrl-C during the imports below
 
 import hashlib
 import runpy

@@ -238,7 +238,8 @@ class Synced:
 def _members(weights: Sequence[Tensor]) -> list[Member]:
     """Return copies of `weights`, and moments of 0, in one piece of shared memory: each piece keeps a file open."""
     sizes = [max(ALIGNED, math.ceil(weight.nbytes / ALIGNED) * ALIGNED) for weight in weights]
-    memory = torch.zeros(sum(ALIGNED + 3 * size for size in sizes), dtype=torch.uint8).share_memory_()
+    memory = torch.zeros(sum(ALIGNED + 3 * size for size in sizes), dtype=torch.uint8)
+    memory.share_memory_()
     if not memory.is_shared():
         raise RunError("This system does not let processes share memory.")
     members: list[Member] = []
