@@ -137,7 +137,7 @@ def time_script(row: Row, options: BenchOptions, device: str) -> dict[str, Any]:
         summary, config = (
             json.loads((run / f"{name}.json").read_text(encoding="utf-8")) for name in ("summary", "config")
         )
-    players = config.get("players", {}).get("players", 1)
+    players = config.get("players", {}).get("players", 1) * config.get("sessions", {}).get("sessions", 1)
     return {
         **steady_state(lines, options.warmup, row.label),
         "players": players,

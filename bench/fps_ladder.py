@@ -45,6 +45,8 @@ LADDER = (
     Rung("21_a3c_data", "vector", "a2c"),
     Rung("22_a3c_grad", "vector", "a2c"),
     Rung("31_sac", "vector", "sac", "Pendulum-v1"),
+    Rung("32_sac_hogwild", "vector", "sac", "Pendulum-v1"),
+    Rung("33_trainer_thread", "vector", "sac", "Pendulum-v1"),
     Rung("41_ppo_ranks", "vector", "ppo"),
 )
 

@@ -50,7 +50,7 @@ def train(options: Options) -> Run:
                 replay.add(actions, step)
             run.played_vector(step)
 
-            for _ in run.due(sac.steps_per_update, sac.replay_initial):
+            for _ in run.due(int(sac.steps_per_update), sac.replay_initial):
                 with run.timed("replay"):
                     batch = replay.sample(sac.batch_size)
                 with run.timed("update"):

@@ -13,6 +13,7 @@ from fastdqn.algorithms.a2c import A2CLearner, Policy, Settings
 from fastdqn.algorithms.form import PLAIN
 from fastdqn.algorithms.pieces import GradientPlayer, PiecePlayer
 from fastdqn.algorithms.ppo import PPOLearner
+from fastdqn.algorithms.rollout_work import RolloutSender, RolloutWork
 from fastdqn.algorithms.rollouts import RolloutPlayer
 from fastdqn.envs.build import build_described, spaces_of
 from fastdqn.envs.many import build_games, build_vector_env
@@ -22,7 +23,7 @@ from fastdqn.execution.devices import describe_device, prepare_device
 from fastdqn.execution.player import PlayerWeights
 from fastdqn.forms import fastest_form
 from fastdqn.networks.actor_critic import actor_critic
-from fastdqn.nouns import ActorCriticElsewhere, ActorCriticHere, RolloutsHere
+from fastdqn.nouns import ActorCriticElsewhere, ActorCriticHere, Beside, RolloutsHere
 from fastdqn.options.actor_critic import (
     GAMES,
     A2COptions,
@@ -33,6 +34,7 @@ from fastdqn.options.actor_critic import (
 )
 from fastdqn.options.game import GameOptions, PlayerOptions, VectorOptions
 from fastdqn.options.run import RunOptions
+from fastdqn.options.trainer import TrainerOptions
 from fastdqn.replay.recorder import few_rows
 from fastdqn.replay.stacks import GameStacks, GameVectors
 from fastdqn.seam import Descent
@@ -61,6 +63,30 @@ def rollouts_here(run: RunOptions, game: GameOptions, ppo: PPOOptions, vector: V
     Raises:
         UserError: there is no such game or device, or not memory enough for so many games.
     """
+    device, learner, player, _, notes = _rollouts(run, game, ppo, vector, own_weights=False)
+    return RolloutsHere(device, learner, player, notes)
+
+
+def rollouts_beside(
+    run: RunOptions, game: GameOptions, ppo: PPOOptions, vector: VectorOptions, trainer: TrainerOptions
+) -> Beside:
+    """Return what plays many games rollout by rollout, and what learns beside them, in this process.
+
+    Raises:
+        UserError: there is no such game or device, or not memory enough for so many games.
+    """
+    device, learner, player, policy, notes = _rollouts(run, game, ppo, vector, own_weights=True)
+    work = RolloutWork(learner, ppo.batch_size, ppo.epochs, ppo.learning_rate, ppo.learning_rate_decay)
+    learnt, played_with = (list(network.parameters()) for network in (learner.network, policy.network))
+    notes = (*notes, trainer.describe())
+    room = 1  # rollout: of more the policy would be too old
+    return Beside(device, learner, RolloutSender(player), work, learnt, played_with, 0, room, notes)
+
+
+def _rollouts(
+    run: RunOptions, game: GameOptions, ppo: PPOOptions, vector: VectorOptions, own_weights: bool
+) -> tuple[torch.device, PPOLearner, RolloutPlayer, Policy, tuple[str, ...]]:
+    """Return what plays and learns; with weights of its own, whoever plays has a copy."""
     device, seeds = prepare_device(run.device, run.cuda, run.threads), seeds_of(run.seed)
     games, note = build_games(game, vector, seeds.env)
     learner = build_ppo(seeds, ppo, games.obs_shape, games.num_actions, device)
@@ -70,10 +96,11 @@ def rollouts_here(run: RunOptions, game: GameOptions, ppo: PPOOptions, vector: V
     else:
         stacks = few_rows(games.num_envs, games.obs_shape, device, channels_last=learner.form.channels_last)
         newest = stacks.stacks
-    player = RolloutPlayer(games, stacks, newest, learner.policy, ppo.rollout_steps, ppo.gamma, ppo.trace_decay)
+    policy = learner.policy_of_its_own() if own_weights else learner.policy
+    player = RolloutPlayer(games, stacks, newest, policy, ppo.rollout_steps, ppo.gamma, ppo.trace_decay)
     arithmetic = learner.form.describe(device)
     notes = (*describe_device(device), note, ppo.describe(), run.describe_end(), arithmetic)
-    return RolloutsHere(device, learner, player, notes)
+    return device, learner, player, policy, notes
 
 
 def experience_elsewhere(

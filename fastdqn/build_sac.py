@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import torch
+from torch import nn
 
+from fastdqn.algorithms.control_work import ControlPlayer, ControlWork
 from fastdqn.algorithms.descent import fused_adam_on
 from fastdqn.algorithms.sac import ControlPolicy, SACLearner, Settings
-from fastdqn.envs.many import build_games
-from fastdqn.execution.devices import describe_device, prepare_device
+from fastdqn.algorithms.sessions import OWN, ControlSession
+from fastdqn.envs.build import build_described, spaces_of
+from fastdqn.envs.many import build_games, build_vector_env
+from fastdqn.envs.vector import check_num_envs
+from fastdqn.execution.crew import CrewPlan
+from fastdqn.execution.devices import describe_device, prepare_device, prepare_memory
+from fastdqn.execution.hogwild import Common, Commons, Shared, Synced
+from fastdqn.execution.player import PlayerWeights
+from fastdqn.execution.session_crew import share_of
+from fastdqn.execution.trainer_thread import ROOM
 from fastdqn.networks.control import GaussianActor, TwinCritic
-from fastdqn.nouns import ControlHere
+from fastdqn.nouns import Beside, ControlElsewhere, ControlHere
 from fastdqn.options.game import GameOptions, VectorOptions
 from fastdqn.options.run import RunOptions
-from fastdqn.options.sac import SACOptions
-from fastdqn.replay.boxes import BoxReplay, describe_box_replay
+from fastdqn.options.sac import SACOptions, SessionOptions
+from fastdqn.options.trainer import TrainerOptions
+from fastdqn.replay.boxes import BoxReplay, check_box_memory, describe_box_replay
 from fastdqn.seam import Descent
-from fastdqn.seeds import Seeds, as_int, seeds_of, torch_generator
+from fastdqn.seeds import Seeds, as_int, player_seeds, seeds_of, torch_generator
 
 
 def control_here(run: RunOptions, game: GameOptions, sac: SACOptions, vector: VectorOptions) -> ControlHere:
@@ -41,6 +54,89 @@ def control_here(run: RunOptions, game: GameOptions, sac: SACOptions, vector: Ve
     return ControlHere(device, games, learner, replay, policy, notes)
 
 
+def control_beside(
+    run: RunOptions, game: GameOptions, sac: SACOptions, vector: VectorOptions, trainer: TrainerOptions
+) -> Beside:
+    """Return what plays many games with continuous actions, and what learns beside them, in this process.
+
+    Raises:
+        UserError: there is no such environment or device, its actions cannot be learnt, or there is not memory enough.
+    """
+    device, games, learner, replay, policy, notes = control_here(run, game, sac, vector)
+    actor = policy.with_weights_of_its_own()
+    work = ControlWork(learner, replay, sac.batch_size, sac.steps_per_update, sac.replay_initial)
+    replay.reset(games.reset())
+    player, notes = ControlPlayer(games, policy), (*notes, trainer.describe())
+    learnt, played_with = (list(network.parameters()) for network in (learner.network, actor))
+    return Beside(device, learner, player, work, learnt, played_with, sac.replay_initial, ROOM, notes)
+
+
+def sessions_elsewhere(
+    run: RunOptions, game: GameOptions, sac: SACOptions, vector: VectorOptions, sessions: SessionOptions
+) -> ControlElsewhere:
+    """Return what several sessions share, and what each needs to play and to learn.
+
+    Raises:
+        UserError: there is no such environment or device, its actions cannot be learnt, there is not memory enough, or
+            weights cannot be shared on this device.
+    """
+    device, seeds = prepare_device(run.device, run.cuda, run.threads), seeds_of(run.seed)
+    count, each = sessions.sessions or 1, vector.num_envs or 1
+    check_num_envs(count * each)
+    who = f"{each} at once in each of {count} session process{'es' if count > 1 else ''}"
+    env, note = build_described(game, "opencv", vector.frame_size, who, continuous=True)  # to be asked what it is
+    (obs_size,), num_actions = spaces_of(env)
+    check_box_memory(sac.replay_size, obs_size, num_actions, device, replays=count)
+    learner = build_learner(seeds, sac, obs_size, num_actions, device)
+    commons = Commons([Common(learner.groups(), OWN) for _ in range(count if sessions.distributed == "none" else 1)])
+    descents = tuple(
+        Synced(common, sessions.sync_every) if sessions.distributed == "synced" else Shared(common)
+        for common in (commons.commons * count)[:count]
+    )
+    Shared(commons.commons[0]).bind(learner.groups())  # the run's weights are those of all, or of the first session
+    build = partial(_session_of, run, game, sac, vector, count)
+    plan = CrewPlan(build, count, each, False, sessions.session_timeout)
+    memory = describe_box_replay(sac.replay_size, obs_size, num_actions, device)
+    memory = f"{memory} in each session" if count > 1 else memory
+    notes = (*describe_device(device), note, sessions.describe(), sac.describe(), run.describe_end(), memory)
+    return ControlElsewhere(device, learner, PlayerWeights(learner.network, "same"), commons, descents, plan, notes)
+
+
+def _session_of(
+    run: RunOptions,
+    game: GameOptions,
+    sac: SACOptions,
+    vector: VectorOptions,
+    sessions: int,
+    network: nn.Module,  # noqa: ARG001 - the weights come with the descent
+    number: int,
+    begun: int,
+    descent: Shared | Synced,
+) -> ControlSession:
+    """Return one of several sessions, in its own process, which builds all that is its own; first weights are those of
+    all."""
+    prepare_memory()
+    torch.set_num_threads(run.threads or 1)
+    device = torch.device("cpu")
+    seeds = player_seeds(run.seed, number, begun)._replace(network=seeds_of(run.seed).network)
+    games = build_vector_env(game, vector, seeds.env, continuous=True)
+    (obs_size,), num_actions = games.obs_shape, games.num_actions
+    learner = build_learner(seeds, sac, obs_size, num_actions, device, descent)
+    descent.bind(learner.groups())
+    replay = BoxReplay(
+        *(sac.replay_size, games.num_envs, obs_size, num_actions, sac.gamma, device),
+        np.random.default_rng(seeds.replay),
+        sac.newest_in_batch,
+        newest=lambda: games.newest,
+    )
+    policy = ControlPolicy(learner.network, num_actions, sac.replay_initial, _on(device, seeds.policy))
+    share = share_of(run.max_env_steps, number, sessions)
+    return ControlSession(
+        *(games, learner, replay, policy, descent),
+        *(sac.batch_size, int(sac.steps_per_update), sac.replay_initial, share, run.checkpoint_replay),
+    )
+
+
 def build_learner(
     seeds: Seeds,
     sac: SACOptions,
@@ -51,14 +147,15 @@ def build_learner(
 ) -> SACLearner:
     """Return the learner, with its networks on `device`; the same seed gives the same weights."""
     generator = torch_generator(seeds.network)
-    actor = GaussianActor(obs_size, num_actions, generator).to(device)
-    critic = TwinCritic(obs_size, num_actions, generator).to(device)
+    actor = GaussianActor(obs_size, num_actions, generator, orthogonal=sac.orthogonal).to(device)
+    critic = TwinCritic(obs_size, num_actions, generator, orthogonal=sac.orthogonal).to(device)
     settings = Settings(
         sac.learning_rate,
         sac.adam_epsilon,
         sac.target_average,
         sac.target_entropy,
         sac.initial_temperature,
+        max_norm=sac.max_norm,
         fused=fused_adam_on(device),
     )
     return SACLearner(actor, critic, _on(device, seeds.noise), settings, descent)

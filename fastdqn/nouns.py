@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import torch
+from torch import Tensor
 
 from fastdqn.algorithms.a2c import A2CLearner
 from fastdqn.algorithms.diagnostics import Diagnostics
@@ -17,11 +18,15 @@ from fastdqn.algorithms.rollouts import RolloutPlayer
 from fastdqn.algorithms.sac import ControlPolicy, SACLearner
 from fastdqn.envs.vector import VectorEnv
 from fastdqn.execution.crew import CrewPlan
+from fastdqn.execution.hogwild import Commons, Shared, Synced
 from fastdqn.execution.player import PlayerPlan, PlayerWeights
+from fastdqn.execution.trainer_thread import Work
 from fastdqn.replay.boxes import BoxReplay
 from fastdqn.replay.prioritized import DeviceReplay
 from fastdqn.replay.stacks import GameStacks
 from fastdqn.replay.transitions import TransitionList
+from fastdqn.states import Part
+from fastdqn.types import EpisodeEnd
 
 
 class OneGame(NamedTuple):
@@ -107,4 +112,55 @@ class ControlHere(NamedTuple):
     learner: SACLearner
     replay: BoxReplay
     policy: ControlPolicy
+    notes: tuple[str, ...]
+
+
+class Played(Protocol):
+    """What was played at a time."""
+
+    @property
+    def env_steps(self) -> int: ...
+    @property
+    def episodes(self) -> tuple[EpisodeEnd, ...]: ...
+
+
+class PlaysBeside(Part, Protocol):
+    """Who plays beside a trainer."""
+
+    num_envs: int
+
+    def play(self, env_steps: int, version: int) -> Played:
+        """Play, after so many env steps, with weights of this version."""
+        ...
+
+
+class WorksBeside(Part, Work[Any], Protocol):
+    """What a trainer does; `name` is that of this part in checkpoints."""
+
+    name: str
+
+
+class Beside(NamedTuple):
+    """Many games at once, and a trainer beside them in this process."""
+
+    device: torch.device
+    learner: SACLearner | PPOLearner
+    player: PlaysBeside  # with weights of its own
+    work: WorksBeside
+    learnt: Sequence[Tensor]  # the learner's weights
+    played_with: Sequence[Tensor]  # the player's
+    warm_up: int  # env steps before the first update
+    room: int  # pieces of what was played that may wait for the trainer
+    notes: tuple[str, ...]
+
+
+class ControlElsewhere(NamedTuple):
+    """Sessions that play and learn in several other processes; the learner's weights are those of the run."""
+
+    device: torch.device
+    learner: SACLearner
+    weights: PlayerWeights
+    commons: Commons
+    descents: tuple[Shared | Synced, ...]  # of each session
+    plan: CrewPlan
     notes: tuple[str, ...]

@@ -148,11 +148,30 @@ class SentGradient(NamedTuple):
     episodes: tuple[EpisodeEnd, ...]  # games that have finished
 
 
+class SessionPiece(NamedTuple):
+    """What a session has played and learnt since the piece before, as it crosses processes."""
+
+    scalars: Mapping[str, float]  # the metrics of the newest update, empty before the first
+    env_steps: int
+    total_env_steps: int  # of this session so far
+    updates: int
+    total_updates: int  # of this session so far
+    episodes: tuple[EpisodeEnd, ...]  # games that have finished
+    done: bool  # whether it has made its share of env steps
+
+
 class Metrics(NamedTuple):
     """What one update reports. The tensors stay on the device until somebody reads them."""
 
     scalars: Mapping[str, torch.Tensor]  # () float32 each; one whose name begins with "loss" must stay finite
     priority: torch.Tensor  # (B,) float32 >= 0, how surprising each transition was
+
+
+class Made(NamedTuple):
+    """An update that a trainer has made."""
+
+    scalars: Mapping[str, torch.Tensor]  # its metrics, () float32 each
+    samples: int
 
 
 class Histogram(NamedTuple):

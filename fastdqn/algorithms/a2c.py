@@ -137,6 +137,16 @@ class A2CLearner(NothingUnfinished):
         with in_bf16(self.device, self.form.bf16):
             return self._computing(obs)
 
+    def policy_of_its_own(self) -> Policy:
+        """Return a policy with a copy of the weights, which computes what an update does."""
+        network = copy.deepcopy(self.network)
+
+        def outputs(obs: Tensor) -> tuple[Tensor, Tensor]:
+            with in_bf16(self.device, self.form.bf16):
+                return network(obs)
+
+        return Policy(network, self.noise, outputs)
+
     def groups(self) -> Sequence[Group]:
         """Return the one group, the whole network."""
         return (self.group,)

@@ -36,6 +36,7 @@ class Settings:
     target_average: float = 0.005  # the share of the critics in their targets at each update
     target_entropy: float | None = None  # by default -A
     initial_temperature: float = 1.0
+    max_norm: float | None = None  # to which gradients of actor and critics are clipped, each
     fused: bool = False  # Adam in one kernel
 
 
@@ -110,7 +111,10 @@ class SACLearner(NothingUnfinished):
         self._online, self._averages = list(critic.parameters()), list(self.target.parameters())
         self._drawn: _Drawn | None = None
         members = {"temperature": [self.log_temperature], "critic": self._online, "actor": self._weights}
-        self._groups = tuple(Group(name, parameters, self._adam(parameters)) for name, parameters in members.items())
+        self._groups = tuple(
+            Group(name, parameters, self._adam(parameters), None if name == "temperature" else settings.max_norm)
+            for name, parameters in members.items()
+        )
         self._losses = {"temperature": self._temperature, "critic": self._critic, "actor": self._actor}
 
     def act(self, obs: Tensor) -> Tensor:
@@ -154,6 +158,10 @@ class SACLearner(NothingUnfinished):
             priority = metrics.priority if group.name == "critic" else priority
         return Metrics(scalars, priority)
 
+    def follow(self) -> None:
+        """Let the targets be the critics as they are now."""
+        self.target.load_state_dict(self.critic.state_dict())
+
     def tensors(self) -> Mapping[str, Tensor]:
         """Return the weights of the three networks, and the temperature."""
         networks: dict[str, nn.Module] = {"network": self.network, "critic": self.critic, "target": self.target}
@@ -173,12 +181,16 @@ class SACLearner(NothingUnfinished):
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Continue from there; before the first update."""
+        self.load_networks(state)
+        for group in self._groups:
+            load_optimizer(group.optimizer, state["optimizers"][group.name])
+
+    def load_networks(self, state: Mapping[str, Any]) -> None:
+        """Have the networks, the temperature and the noise of `state`; the optimisers stay as they are."""
         self.network.load_state_dict(state["network"])
         self.critic.load_state_dict(state["critic"])
         self.target.load_state_dict(state["target"])
         self.log_temperature.detach().copy_(state["log_temperature"])
-        for group in self._groups:
-            load_optimizer(group.optimizer, state["optimizers"][group.name])
         set_generator(self.noise, state["noise"])
 
     def _adam(self, parameters: Sequence[Tensor]) -> torch.optim.Optimizer:
@@ -242,6 +254,11 @@ class ControlPolicy(NothingUnfinished):
         self._random_env_steps = random_env_steps
         self._noise = noise
         self._device = next(actor.parameters()).device
+
+    def with_weights_of_its_own(self) -> GaussianActor:
+        """Act with a copy of the actor from now on; return it."""
+        self._actor = copy.deepcopy(self._actor)
+        return self._actor
 
     def act(self, obs: NDArray[np.float32], env_steps: int) -> NDArray[np.float32]:
         """Return actions (N, A) from -1 to 1 for observations (N, D), after so many env steps."""

@@ -54,10 +54,10 @@ def parsed(
         raise SystemExit(0)
     if not is_command(command):
         raise UserError(_no_command(words, command))
-    said = io.StringIO()
+    said = io.TextIOWrapper(io.BytesIO(), "utf-8")  # in which tyro draws its boxes, whatever the terminal can show
     options: dict[str, Any] = {} if default is None else {"default": default}
     try:
-        with contextlib.redirect_stderr(said):
+        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
             parsed_options, unknown = tyro.cli(
                 options_type,
                 prog=program,
@@ -68,7 +68,8 @@ def parsed(
                 **options,
             )
     except SystemExit:
-        lines = [line.strip(_BOX) for line in said.getvalue().splitlines()[1:]]
+        said.seek(0)
+        lines = [line.strip(_BOX) for line in said.read().splitlines()[1:]]
         sentence = " ".join(itertools.takewhile(bool, itertools.dropwhile(lambda line: not line, lines))).rstrip(".")
         raise UserError(f"{sentence or 'The options cannot be understood'}; --help lists all options.") from None
     if unknown:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
@@ -35,6 +35,7 @@ def start(
     description: str | None,
     game: str = "pong",
     device: str | None = None,
+    others: Mapping[str, tuple[type[Any], str]] | None = None,
 ) -> NoReturn:
     """Run a script: parse, train, play fresh games if that was solved, and leave with its exit code.
 
@@ -46,10 +47,11 @@ def start(
         description: what --help begins with.
         game: the default of --game.
         device: the default of --device.
+        others: for values of --algorithm, another dataclass of groups and another default of --game.
     """
     script = Path(inspect.getfile(train)).stem
     try:
-        options = parse(options_type, description or "", game=game, device=device, script=script)
+        options = parse(options_type, description or "", game=game, device=device, script=script, others=others)
         try:
             trained = train(options)
         except RuntimeError as error:
@@ -78,6 +80,7 @@ def parse(
     game: str = "pong",
     device: str | None = None,
     script: str | None = None,
+    others: Mapping[str, tuple[type[Any], str]] | None = None,
 ) -> OptionsT:
     """Return the options that `argv` (default: the command line) asks for.
 
@@ -89,13 +92,15 @@ def parse(
         SystemExit: after `--help`.
     """
     words = [_dashed(word) for word in (sys.argv[1:] if argv is None else argv)]
+    others = others or {}
     resume = _value_of("--resume", words)
     if resume is not None:
-        options = _resumed(options_type, description, words, resume, script)
+        options = _resumed(options_type, description, words, resume, script, [kind for kind, _ in others.values()])
         check(options)
         return options
     if _flag("resume-previous", words, False):
         raise UserError("--resume-previous goes with --resume, which names the run.")
+    options_type, game = others.get(_value_of("--algorithm", words) or "", (options_type, game))
     defaults = _defaults(options_type, words, game, device)
     options = parsed(options_type, words, defaults, description, pairs=True)
     check(options)
@@ -171,8 +176,8 @@ def _with_stop_score(options: OptionsT, words: Sequence[str]) -> OptionsT:
 
 
 def _completed(options: OptionsT) -> OptionsT:
-    """Return `options` with what the machine or other options settle, which a resumed run keeps: the numbers of games
-    and players, and the env steps over which beta rises or PPO's step size falls.
+    """Return `options` with what the machine or other options settle, which a resumed run keeps: the numbers of games,
+    players and sessions, and the env steps over which beta rises or PPO's step size falls.
 
     Raises:
         UserError: beta rises over the whole run, which has no limit, or players cannot share an update out.
@@ -187,6 +192,9 @@ def _completed(options: OptionsT) -> OptionsT:
     if groups.players is not None:
         players = groups.players.with_number(process.cores(), groups.shares)
         options = changed(options, {"players": {"players": players}})
+    if groups.sessions is not None:
+        options = changed(options, {"sessions": {"sessions": groups.sessions.with_number(process.cores())}})
+        check(options)  # each session needs a share of the env steps
     if groups.parts is None or not groups.parts.prioritized or groups.parts.importance_decay is not None:
         return options
     if groups.run.max_env_steps is None:
@@ -195,7 +203,12 @@ def _completed(options: OptionsT) -> OptionsT:
 
 
 def _resumed(
-    options_type: type[OptionsT], description: str, words: list[str], resume: str, script: str | None
+    options_type: type[OptionsT],
+    description: str,
+    words: list[str],
+    resume: str,
+    script: str | None,
+    others: Sequence[type[Any]] = (),
 ) -> OptionsT:
     """Return the options of the run to resume, and what `words` change of them.
 
@@ -211,6 +224,9 @@ def _resumed(
     header = newest(folder, _flag("resume-previous", words, False))
     if script is not None and script != header.script:
         raise UserError(f"The run {folder} is one of {header.script}; resume it with that script.")
+    for kind in others:  # the one whose groups the run has
+        if {field.name for field in dataclasses.fields(kind)} <= header.config.keys():
+            options_type = kind
     anew: dict[str, Any] = {"resume": None, "resume_previous": False, "runs_dir": runs_dir}
     if _value_of("--device", words) or _flag("cuda", words, False):  # the one that is named now is meant
         anew |= {"device": None, "cuda": False}

@@ -23,7 +23,7 @@ _DECAY = "the env steps in which epsilon falls by 1, not a share of the run"
 _SYNC = "which counts env steps, not updates"
 _TABLE = (
     Synonym("--game", "env env-id env-name environment task rom game-name"),
-    Synonym("--agent", "algo algorithm alg"),
+    Synonym("--agent", "algo alg"),
     Synonym("--max-env-steps", "total-timesteps total-steps num-timesteps n-timesteps timesteps", _ENV_STEPS),
     Synonym("--max-env-steps", "num-steps max-steps max-timesteps t-max", _ENV_STEPS),
     Synonym("--max-env-steps", "total-frames num-frames max-num-frames", _FRAMES),

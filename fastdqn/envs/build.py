@@ -45,7 +45,7 @@ def build_env(game: GameOptions, wrappers: Wrappers = "classic", side: int = 84,
 
 
 def build_described(
-    game: GameOptions, wrappers: Wrappers, side: int = 84, how: str | None = None
+    game: GameOptions, wrappers: Wrappers, side: int = 84, how: str | None = None, continuous: bool = False
 ) -> tuple[PlayEnv, str]:
     """Return `game` behind the wrappers, and one line that says how it is presented, in other words if `how` says it.
 
@@ -53,7 +53,7 @@ def build_described(
         UserError: there is no such game, or it cannot be presented so.
         RunError: an environment of one's own failed.
     """
-    return build_env(game, wrappers, side), describe(game, how or wrappers)
+    return build_env(game, wrappers, side, continuous), describe(game, how or wrappers)
 
 
 def bare_env(game: GameOptions, continuous: bool = False) -> classic.FrameEnv:

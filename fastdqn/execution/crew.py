@@ -140,6 +140,9 @@ class Crew(NothingUnfinished):
         hands: for each player, what `plan.build` gets besides, if anything.
     """
 
+    called = "player"
+    """What each of them is called where it fails."""
+
     def __init__(
         self, plan: CrewPlan, weights: PlayerWeights, begun: int, capacity: int, hands: list[Hands] | None = None
     ) -> None:
@@ -149,13 +152,14 @@ class Crew(NothingUnfinished):
             ChildProcess(
                 _play,
                 (plan.build, weights.network, i, others, capacity, None if hands is None else hands[i]),
-                "player" if plan.players == 1 else f"player {i + 1}",
+                self.called if plan.players == 1 else f"{self.called} {i + 1}",
                 capacity,
                 plan.timeout,
             )
             for i in range(plan.players)
         ]
         self._heard = [0.0] * plan.players
+        self._resting: set[int] = set()  # players of whom nothing is expected any more; they may still die
         self._ready = self._playing = self._broken = False
         self._last = 0  # the player whose message was taken last
         self._state: dict[str, Any] | None = None  # once the players are gone
@@ -269,7 +273,8 @@ class Crew(NothingUnfinished):
         while True:
             for i in range(1, count + 1):
                 player = (self._last + i) % count
-                message = self._children[player].look(self._heard[player])
+                resting = player in self._resting
+                message = self._children[player].look(time.monotonic() if resting else self._heard[player])
                 if message is not None:
                     self._last, self._heard[player] = player, time.monotonic()
                     return player, message

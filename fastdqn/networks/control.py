@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 
@@ -15,20 +17,28 @@ LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
 
 class GaussianActor(nn.Module):
     """Says for observations (B, D) the mean of a normal distribution and the logarithm of its standard deviation, (B,
-    A) each, before any squashing. Weights start as PyTorch's defaults, drawn from `generator` alone.
+    A) each, before any squashing. Weights start as PyTorch's defaults, drawn from `generator` alone, or orthogonal.
 
     Args:
         obs_size: D.
         num_actions: A.
         generator: on the CPU.
         hidden: units of each of the two hidden layers.
+        orthogonal: whether first weights are orthogonal and biases 0 (Saxe et al. 2014).
     """
 
-    def __init__(self, obs_size: int, num_actions: int, generator: torch.Generator, hidden: int = HIDDEN) -> None:
+    def __init__(
+        self,
+        obs_size: int,
+        num_actions: int,
+        generator: torch.Generator,
+        hidden: int = HIDDEN,
+        orthogonal: bool = False,
+    ) -> None:
         super().__init__()
         self.layers = _perceptron(obs_size, 2 * num_actions, hidden)
         self._num_actions = num_actions
-        draw_first_weights(self, generator)
+        _draw(self, generator, orthogonal)
 
     def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         mean, log_std = self.layers(obs).split(self._num_actions, dim=1)
@@ -41,10 +51,17 @@ class TwinCritic(nn.Module):
     Of two values the lower is believed (Fujimoto et al. 2018). Weights start as those of `GaussianActor` do.
     """
 
-    def __init__(self, obs_size: int, num_actions: int, generator: torch.Generator, hidden: int = HIDDEN) -> None:
+    def __init__(
+        self,
+        obs_size: int,
+        num_actions: int,
+        generator: torch.Generator,
+        hidden: int = HIDDEN,
+        orthogonal: bool = False,
+    ) -> None:
         super().__init__()
         self.first, self.second = (_perceptron(obs_size + num_actions, 1, hidden) for _ in range(2))
-        draw_first_weights(self, generator)
+        _draw(self, generator, orthogonal)
 
     def forward(self, obs: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         both = torch.cat((obs, action), dim=1)
@@ -54,3 +71,15 @@ class TwinCritic(nn.Module):
 def _perceptron(inputs: int, outputs: int, hidden: int) -> nn.Sequential:
     layers = (nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU())
     return nn.Sequential(*layers, nn.Linear(hidden, outputs))
+
+
+def _draw(network: nn.Module, generator: torch.Generator, orthogonal: bool) -> None:
+    """Draw the first weights. Orthogonal ones keep the size of a signal through rectified units, by sqrt(2)."""
+    if not orthogonal:
+        draw_first_weights(network, generator)
+        return
+    for stream in (module for module in network.modules() if isinstance(module, nn.Sequential)):
+        linear = [layer for layer in stream if isinstance(layer, nn.Linear)]
+        for layer in linear:
+            nn.init.orthogonal_(layer.weight, 1.0 if layer is linear[-1] else math.sqrt(2.0), generator=generator)
+            nn.init.zeros_(layer.bias)

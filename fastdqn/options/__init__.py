@@ -5,7 +5,8 @@ from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions, UpdateOpt
 from fastdqn.options.game import GameOptions, PlayerOptions, VectorOptions
 from fastdqn.options.parts import FreezeOptions, PartOptions, SeriesOptions
 from fastdqn.options.run import RunOptions
-from fastdqn.options.sac import SACOptions
+from fastdqn.options.sac import SACOptions, SessionOptions
+from fastdqn.options.trainer import TrainerOptions
 
 __all__ = [
     "A2COptions",
@@ -23,6 +24,8 @@ __all__ = [
     "RunOptions",
     "SACOptions",
     "SeriesOptions",
+    "SessionOptions",
+    "TrainerOptions",
     "UpdateOptions",
     "VectorOptions",
 ]

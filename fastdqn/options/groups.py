@@ -17,7 +17,8 @@ from fastdqn.options.fields import changes_learning
 from fastdqn.options.game import GameOptions, PlayerOptions, VectorOptions
 from fastdqn.options.parts import FreezeOptions, PartOptions, ReturnOptions, SeriesOptions
 from fastdqn.options.run import RunOptions
-from fastdqn.options.sac import SACOptions
+from fastdqn.options.sac import SACOptions, SessionOptions
+from fastdqn.options.trainer import TrainerOptions
 
 OptionsT = TypeVar("OptionsT")
 LARGEST = 2**63 - 1
@@ -46,12 +47,20 @@ class Groups:
     gradients: GradientOptions | None = None
     players: PlayersOptions | None = None
     sac: SACOptions | None = None
+    sessions: SessionOptions | None = None
+    trainer: TrainerOptions | None = None
 
     def check(self) -> None:
         """Raise UserError, in one sentence, for options of different groups that contradict each other."""
         dqn = self.dqn
         if self.sac is not None:
-            self._check_first_update(self.sac.replay_initial, self.sac.steps_per_update)
+            if self.trainer is None and not float(self.sac.steps_per_update).is_integer():
+                raise UserError(
+                    f"--steps-per-update must be a whole number here, not {self.sac.steps_per_update:g}: between two "
+                    "steps of the games whole updates are made."
+                )
+            sessions = 1 if self.sessions is None else self.sessions.sessions or 1
+            self._check_first_update(self.sac.replay_initial, self.sac.steps_per_update, sessions)
         if dqn is None:
             return
         steps = 1 if self.pace is None else self.pace.steps
@@ -81,13 +90,14 @@ class Groups:
         """Parts of an update that players can be asked for, one each."""
         return self.gradients.gradients if self.gradients else self.pieces.pieces if self.pieces else 1
 
-    def _check_first_update(self, initial: int, steps: int) -> None:
-        """Refuse a run that ends before its first update."""
+    def _check_first_update(self, initial: int, steps: float, sessions: int = 1) -> None:
+        """Refuse a run that ends before its first update; each of several sessions waits for its own."""
         most = self.run.max_env_steps
-        if most is not None and most <= -(-initial // steps) * steps:  # the next multiple of N
+        if most is not None and most // sessions <= -(-initial // steps) * steps:  # the next multiple of N
+            each = f" transitions in each of {sessions} sessions" if sessions > 1 else " transitions"
             raise UserError(
                 f"--max-env-steps {most} ends the run before the first update, which waits for --replay-initial "
-                f"{initial} transitions; raise the first or lower the second."
+                f"{initial}{each}; raise the first or lower the second."
             )
 
     def _check_returns(self, returns: ReturnOptions, dqn: DQNOptions) -> None:

@@ -16,6 +16,7 @@ from fastdqn.options.dqn import AgentName, DQNOptions
 from fastdqn.options.groups import Groups, groups_of
 from fastdqn.options.parts import Variant
 from fastdqn.options.sac import sac_changes
+from fastdqn.options.trainer import trainer_changes
 
 OptionsT = TypeVar("OptionsT")
 
@@ -132,10 +133,11 @@ def with_names(
     groups, preset = groups_of(options), preset_for(name, rom)
     options = changed(options, {"game": {"name": name}})
     if groups.actor_critic:
-        implied = sac_changes(rom) if groups.sac is not None else None
+        elsewhere, beside = groups.sessions is not None, groups.trainer is not None
+        implied = sac_changes(rom, elsewhere, beside) if groups.sac is not None else None
         for changes in implied or actor_critic_changes(rom, elsewhere=groups.players is not None):
             options = changed(options, changes)
-        return options
+        return changed(options, trainer_changes(rom))
     if groups.dqn is None:  # the agent is the script's own
         return changed(options, {"run": {"stop_score": preset.stop_score, **preset.post2017["run"]}})
     agent = agent or default_agent(groups, name, rom, variant)

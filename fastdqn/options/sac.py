@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from fastdqn.errors import UserError
 from fastdqn.options.agents import Changes
-from fastdqn.options.fields import above_zero, at_least, between
+from fastdqn.options.fields import above_zero, at_least, beside, between
 
 
 @dataclass(frozen=True)
@@ -23,8 +24,9 @@ class SACOptions:
     """Discount of future rewards for each env step."""
     batch_size: int = 256
     """Transitions of an update."""
-    steps_per_update: int = 1
-    """Env steps for each update, those of all games together."""
+    steps_per_update: float = 1
+    """Env steps for each update, those of all games together; below 1, with a trainer beside the games alone, for
+    several updates an env step."""
     replay_size: int = 1_000_000
     """Env steps that the replay holds."""
     replay_initial: int = 100
@@ -37,6 +39,10 @@ class SACOptions:
     """Entropy that the temperature aims at, in nats; by default -1 for each number of an action."""
     initial_temperature: float = 1.0
     """Weight of the entropy at the start; from then on it is learnt."""
+    max_norm: float | None = None
+    """Gradients of actor and critics are clipped to this norm, each; by default not at all."""
+    orthogonal: bool = False
+    """First weights are orthogonal and biases 0 (Saxe et al. 2014) instead of PyTorch's defaults."""
 
     def check(self) -> None:
         """Raise UserError for a value out of range, or for values that contradict each other."""
@@ -44,7 +50,7 @@ class SACOptions:
         above_zero(self.adam_epsilon, "--adam-epsilon")
         between(self.gamma, 0.0, 1.0, "--gamma")
         at_least(self.batch_size, 1, "--batch-size")
-        at_least(self.steps_per_update, 1, "--steps-per-update")
+        between(self.steps_per_update, 1e-3, 1e9, "--steps-per-update")
         at_least(self.replay_size, 1, "--replay-size")
         at_least(self.replay_initial, 1, "--replay-initial")
         if not 0.0 < self.target_average <= 1.0:
@@ -52,6 +58,7 @@ class SACOptions:
         if self.target_entropy is not None:
             between(self.target_entropy, -1e9, 1e9, "--target-entropy")
         above_zero(self.initial_temperature, "--initial-temperature")
+        above_zero(self.max_norm, "--max-norm")
         if self.replay_initial > self.replay_size:
             raise UserError(
                 f"--replay-initial {self.replay_initial} cannot be more than --replay-size {self.replay_size}; "
@@ -60,14 +67,51 @@ class SACOptions:
 
     def describe(self) -> str:
         """Return one line that says what is learnt from."""
-        every = f"every {self.steps_per_update} env steps" if self.steps_per_update > 1 else "after each env step"
+        every = "after each env step" if self.steps_per_update == 1 else f"every {self.steps_per_update:g} env steps"
+        clip = "" if self.max_norm is None else f" clipped to {self.max_norm:g}"
         entropy = "-1 a number" if self.target_entropy is None else f"{self.target_entropy:g}"
         return (
-            f"learns by soft actor-critic: Adam {self.learning_rate:g}, batch {self.batch_size} {every}"
+            f"learns by soft actor-critic: Adam {self.learning_rate:g}{clip}, batch {self.batch_size} {every}"
             f"{', the newest transition in each' if self.newest_in_batch else ''}, gamma {self.gamma:g}, targets moved "
             f"by {self.target_average:g} of the way at each update, an entropy of {entropy} aimed at, "
             f"{self.replay_initial:,} random env steps first"
         )
+
+
+@dataclass(frozen=True)
+class SessionOptions:
+    """Several sessions, each in a process of its own with --num-envs games and a replay of its own."""
+
+    sessions: int | None = None
+    """Session processes; by default 4, and no more than there are cores. --max-env-steps are divided among them."""
+    distributed: Literal["none", "shared", "synced"] = "shared"
+    """What sessions share: shared, they step the same weights, without a lock (Recht et al. 2011); synced, each
+    computes gradients at a copy of its own, steps the shared weights by them, and copies these; none, nothing."""
+    sync_every: int = 1
+    """With --distributed synced: updates between two copies of the shared weights."""
+    session_timeout: float = beside(60.0)
+    """Seconds without a word after which a living session counts as hung."""
+
+    def check(self) -> None:
+        """Raise UserError for a value out of range, or for values that contradict each other."""
+        between(self.sessions, 1, 256, "--sessions")
+        at_least(self.sync_every, 1, "--sync-every")
+        at_least(self.session_timeout, 1.0, "--session-timeout")
+        if self.sync_every > 1 and self.distributed != "synced":
+            raise UserError(f"--sync-every {self.sync_every} goes with --distributed synced, not {self.distributed}.")
+
+    def with_number(self, cores: int) -> int:
+        """Return the number of sessions on so many cores."""
+        return self.sessions or max(1, min(4, cores))
+
+    def describe(self) -> str:
+        """Return a few words about who shares what."""
+        how = {
+            "none": "sharing nothing",
+            "shared": "stepping shared weights without a lock",
+            "synced": "stepping shared weights without a lock, with gradients at copies of their own",
+        }[self.distributed]
+        return f"{self.sessions} session{'s' if self.sessions != 1 else ''}, {how}"
 
 
 @dataclass(frozen=True)
@@ -101,6 +145,41 @@ OTHERS: Changes = {"run": {"max_env_steps": 1_000_000, "stop_score": None}}
 """For all other environments."""
 
 
-def sac_changes(name: str) -> tuple[Changes, ...]:
-    """Return what the environment's id implies, one after the other."""
-    return ONE, SAC_PRESETS[name].settings if name in SAC_PRESETS else OTHERS
+PUBLISHED_SESSIONS: Mapping[str, SACPreset] = {
+    "Humanoid-v5": SACPreset(
+        "SLM Lab 4, async SAC on RoboschoolHumanoid-v1, which is no more: this is the nearest that is",
+        {
+            "run": {"max_env_steps": 50_000_000, "stop_score": None},
+            "vector": {"num_envs": 8},
+            "sessions": {"sessions": 16, "distributed": "synced"},
+            "sac": {
+                "learning_rate": 5e-5,
+                "replay_size": 200_000,
+                "replay_initial": 256,
+                "max_norm": 0.5,
+                "orthogonal": True,
+            },
+        },
+    ),
+}
+"""What an id implies where several sessions learn."""
+_ONE_THREAD: Changes = {"run": {"threads": 1}}
+
+
+_BESIDE: Changes = {"sac": {"steps_per_update": 10}}
+"""As in ML-Agents."""
+
+
+def sac_changes(name: str, elsewhere: bool = False, beside: bool = False) -> tuple[Changes, ...]:
+    """Return what the environment's id implies, one after the other.
+
+    Args:
+        name: the id.
+        elsewhere: whether others play and learn, in processes that have a core each.
+        beside: whether a trainer learns beside the games.
+    """
+    presets = {**SAC_PRESETS, **PUBLISHED_SESSIONS} if elsewhere else SAC_PRESETS
+    implied = presets[name].settings if name in presets else OTHERS
+    if beside:
+        return ONE, implied, _BESIDE
+    return (ONE, implied, _ONE_THREAD) if elsewhere else (ONE, implied)

@@ -189,9 +189,14 @@ def box_replay_bytes(capacity: int, obs_size: int, num_actions: int) -> int:
 
 
 def check_box_memory(
-    capacity: int, obs_size: int, num_actions: int, device: torch.device, available_bytes: int | None = None
+    capacity: int,
+    obs_size: int,
+    num_actions: int,
+    device: torch.device,
+    available_bytes: int | None = None,
+    replays: int = 1,
 ) -> None:
-    """Refuse, before the run, a replay that does not fit.
+    """Refuse, before the run, a replay that does not fit, or as many as there are to be.
 
     Raises:
         UserError: with the number of env steps that would.
@@ -201,11 +206,14 @@ def check_box_memory(
         available = torch.cuda.mem_get_info(device)[0]
     elif available is None:
         available = psutil.virtual_memory().available
-    needed = box_replay_bytes(capacity, obs_size, num_actions)
+    needed = replays * box_replay_bytes(capacity, obs_size, num_actions)
     if needed > available:
+        fits = available // (replays * box_replay_bytes(1, obs_size, num_actions))
+        of = f"of {capacity} env steps need"
+        what = f"A replay {of}s" if replays == 1 else f"{replays} replays {of}"
         raise UserError(
-            f"A replay of {capacity} env steps needs {needed / 1e9:.1f} GB, but {available / 1e9:.1f} GB of memory are "
-            f"free on {device}; --replay-size {available // box_replay_bytes(1, obs_size, num_actions)} would fit."
+            f"{what} {needed / 1e9:.1f} GB, but {available / 1e9:.1f} GB of memory are free on {device}; "
+            f"--replay-size {fits} would fit."
         )
 
 

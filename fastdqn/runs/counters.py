@@ -10,6 +10,9 @@ from typing import Any
 
 from fastdqn import process
 
+RECENT_SECONDS = 10.0
+"""Of which the speed is that is shown while a run goes on."""
+
 
 @dataclass
 class Counters:
@@ -50,6 +53,16 @@ class Counters:
         self.records.append([elapsed, self.env_steps, self.updates])
         seconds = elapsed - since[0]
         return (self.env_steps - since[1]) / seconds if seconds > 0 else None
+
+    @property
+    def recent_speed(self) -> float | None:
+        """Mean env steps/s of the last seconds: between two records alone there may be little but a pause."""
+        newest = self.records[-1] if self.records else None
+        earlier = [record for record in self.records[-1000:-1] if newest and record[0] < newest[0]]
+        if newest is None or not earlier:
+            return None
+        since = next((record for record in earlier if record[0] >= newest[0] - RECENT_SECONDS), earlier[-1])
+        return (newest[1] - since[1]) / (newest[0] - since[0])
 
     @property
     def median_speed(self) -> float | None:

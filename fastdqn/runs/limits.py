@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 WINDOW_EPISODES = 100  # "solved" looks at the mean score of this many games
+NEVER = 1 << 62  # the number of a game that does not begin
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,8 @@ class StopTest:
         """Continue from there."""
         self.episodes, self._begun = state["episodes"], state["begun"]
         self._playing = list(state["playing"])
+        for place in [i for i, number in enumerate(self._playing) if number == NEVER]:  # they may play on now
+            self._playing[place], self._begun = self._begun, self._begun + 1
         self._scores = deque(state["scores"], maxlen=WINDOW_EPISODES)
         self._waiting = {int(number): score for number, score in state["waiting"]}
 
@@ -88,9 +91,18 @@ class StopTest:
         self._begin(place)
         return number + 1
 
+    def leave(self, places: range) -> None:
+        """Take note that nobody plays at these places any more: no game waits for the unfinished ones there."""
+        for place in places:
+            self._playing[place] = NEVER
+        self._count_waiting()
+
     def _begin(self, place: int) -> None:
         self._playing[place] = self._begun
         self._begun += 1
+        self._count_waiting()
+
+    def _count_waiting(self) -> None:
         oldest = min(self._playing)
         for number in sorted(number for number in self._waiting if number < oldest):
             self._scores.append(self._waiting.pop(number))
@@ -101,10 +113,15 @@ class StopTest:
         return sum(self._scores) / len(self._scores) if self._scores else None
 
     @property
+    def whole(self) -> bool:
+        """Whether so many games count that `mean_score` is of 100."""
+        return len(self._scores) == WINDOW_EPISODES
+
+    @property
     def solved(self) -> bool:
         """Whether 100 games count and their mean is above the stop score."""
         mean, bound = self.mean_score, self.limits.stop_score
-        return bound is not None and mean is not None and len(self._scores) == WINDOW_EPISODES and mean > bound
+        return bound is not None and mean is not None and self.whole and mean > bound
 
     def reason(self, env_steps: int) -> str | None:
         """Return why the run is over after `env_steps`, or None while it is not."""

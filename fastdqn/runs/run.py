@@ -277,15 +277,15 @@ class Run:
         counters.rss, counters.neighbours = resident_bytes(self._process), self.neighbours.cores
         counters.peak_rss = max(counters.peak_rss, counters.rss)
         speed = counters.record(elapsed)
-        self._progress.newest(speed, metrics)
+        self._progress.newest(counters.recent_speed, metrics)
         with saving(self.folder):
             self._logs.speed(counters, elapsed, speed, metrics, self._lag)
 
     def _checkpoint(self) -> None:
-        """Begin a checkpoint of now."""
-        self.weights.save()
+        """Begin a checkpoint of now, and save the weights of the same moment: whoever steps them stands until then."""
         self._logs.flush()
         self._checkpointing.begin(self.env_steps, self._state())
+        self.weights.save()
 
     def _state(self) -> dict[str, Any]:
         counts = {"counters": self.counters.state(), "stop": self.stop.state(), "elapsed": process.elapsed()}

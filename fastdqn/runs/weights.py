@@ -64,7 +64,8 @@ class Weights:
 
 def write_weights(path: Path, weights: Mapping[str, Tensor]) -> None:
     """Write `weights` with their checksum, whole or not at all."""
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
+    # copies: somebody else may step them meanwhile, and the checksum is of what is written
+    tensors = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in weights.items()}
     data = safetensors.torch.save(tensors, {_CHECKSUM: f"{_checksum(tensors):08x}"})
     write_whole(path, lambda unfinished: unfinished.write_bytes(data))
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.folders import make_folder
-from tests.helpers.scripts import ROOT, TOY_CATCH, fastdqn
+from tests.helpers.scripts import ROOT, TOY_CATCH, fastdqn, fastdqn_says
 from tests.helpers.trained import TrainedRuns
 
 TRUSTED = ("--game", TOY_CATCH)
@@ -213,7 +213,7 @@ def test_games_lists_them() -> None:
     ],
 )
 def test_mistakes_are_one_sentence(runs: TrainedRuns, tmp_path: Path, words: tuple[str, ...], said: str) -> None:
-    done = fastdqn(*(place_of(word, words[0], runs, tmp_path) for word in words), cwd=tmp_path)
+    done = fastdqn_says(*(place_of(word, words[0], runs, tmp_path) for word in words), cwd=tmp_path)
     assert done.returncode in (1, 2)
     assert said in done.stderr
     assert done.stderr.startswith("error: ")

@@ -17,7 +17,7 @@ import torch
 
 from fastdqn.errors import UserError
 from fastdqn.execution.devices import prepare_device
-from tests.helpers.scripts import ROOT, parse
+from tests.helpers.scripts import ROOT, parse, script_says
 
 SCRIPTS = sorted(path.name for path in (ROOT / "experiments").glob("[0-9]*.py"))
 
@@ -106,7 +106,7 @@ def run(*words: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_help_is_complete(script: str) -> None:
-    done = run(f"experiments/{script}", "--help")
+    done = script_says(script.removesuffix(".py"), "--help")
     assert done.returncode == 0
     for option in ("--cuda", "--device", "--game", "--seed", "--max-env-steps", "--max-minutes", "--batch-size"):
         assert option in done.stdout
@@ -162,7 +162,7 @@ def test_the_display_on_a_terminal_of_80_columns(tmp_path: Path) -> None:
     ],
 )
 def test_mistakes_end_scripts_without_a_traceback(words: tuple[str, ...], said: str) -> None:
-    done = run("experiments/03_parallel.py", *words)
+    done = script_says("03_parallel", *words)
     assert done.returncode in (1, 2)
     assert said in done.stderr
     assert done.stderr.startswith("error: ")
@@ -182,14 +182,23 @@ def test_mistakes_end_scripts_without_a_traceback(words: tuple[str, ...], said: 
     ],
 )
 def test_mistakes_with_many_games_end_without_a_traceback(words: tuple[str, ...], said: str) -> None:
-    done = run("experiments/09_cuda_graph.py", *words)
+    done = script_says("09_cuda_graph", *words)
     assert done.returncode == 2
     assert said in done.stderr
     assert done.stderr.startswith("error: ")
     assert done.stderr.count("\n") == 1
 
 
+def test_a_terminal_without_special_letters_is_told_the_same() -> None:
+    ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    words = (sys.executable, "experiments/01_baseline.py", "--batch-size", "many")
+    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, env=ascii_only, timeout=120, check=False)
+    assert done.stderr.startswith("error: Error parsing --batch-size: invalid literal")
+    assert "---" not in done.stderr
+
+
 def test_scripts_run_from_any_folder(tmp_path: Path) -> None:
+    assert run(str(ROOT / "experiments" / "02_play_steps.py"), "--help", cwd=tmp_path).returncode == 0
     done = run(str(ROOT / "experiments" / "01_baseline.py"), "--game", "pnog", cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith("error: There is no Atari game called 'pnog'; did you mean pong")

@@ -101,8 +101,9 @@ def test_every_setting_of_the_game_is_described() -> None:
         assert describe(changed, "classic") != text, name
 
 
-def test_every_game_that_ale_py_ships_can_be_played() -> None:
-    for rom in games.rom_names():
+@pytest.mark.parametrize("every", [16, pytest.param(1, marks=pytest.mark.slow)])
+def test_every_game_that_ale_py_ships_can_be_played(every: int) -> None:
+    for rom in games.rom_names()[::every]:
         env = build_env(GameOptions(name=rom, noop_max=0), "opencv")
         env.reset()
         obs, *_ = env.step(env.action_space.n - 1)

@@ -139,7 +139,7 @@ def test_a_killed_player_is_noticed(synchronous: bool) -> None:
     assert gone(players)
 
 
-@pytest.mark.parametrize("synchronous", [False, True])
+@pytest.mark.parametrize("synchronous", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_hung_player_is_noticed_though_others_play_on(synchronous: bool) -> None:
     toy = Toy("hang", 1, 0.01)
     with Experience(plan_of(2, synchronous, toy), weights_of(network())) as players:

@@ -67,7 +67,7 @@ def test_one_player_that_sends_single_gradients_is_20_but_for_rounding(tmp_path:
     ("script", "words"),
     [
         pytest.param("21_a3c_data", (*PIECES, "--synchronous", "--players", "2"), marks=pytest.mark.slow),
-        ("22_a3c_grad", (*SUMS, "--players", "2")),
+        pytest.param("22_a3c_grad", (*SUMS, "--players", "2"), marks=pytest.mark.slow),
         pytest.param("22_a3c_grad", (*SUMS, "--players", "1"), marks=pytest.mark.slow),
     ],
 )

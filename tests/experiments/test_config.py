@@ -29,6 +29,8 @@ WRAPPERS = {
     "21_a3c_data": "vector",
     "22_a3c_grad": "vector",
     "31_sac": "vector",
+    "32_sac_hogwild": "vector",
+    "33_trainer_thread": "vector",
     "41_ppo_ranks": "vector",
 }
 

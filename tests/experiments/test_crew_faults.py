@@ -20,6 +20,7 @@ LONG = ("--max-env-steps", "None", "--stop-score", "None", "--players", "2", "--
 CART = ("--game", "CartPole-v1", *LONG)
 FAULTY = ("--game", "tests.helpers.toys:Faulty", "--batch-size", "8", *LONG)
 STAGES = [pytest.param("spawning", marks=pytest.mark.slow), "training"]
+OTHER = pytest.param(CREWS[1], marks=pytest.mark.slow)
 WAYS = [(), pytest.param(("--synchronous",), marks=pytest.mark.slow)]
 
 
@@ -77,7 +78,7 @@ def test_a_second_ctrl_c_leaves_at_once(tmp_path: Path, script: str) -> None:
 
 
 @pytest.mark.parametrize("stage", STAGES)
-@pytest.mark.parametrize("script", CREWS)
+@pytest.mark.parametrize("script", [CREWS[0], OTHER])
 def test_kill_9_of_a_player(tmp_path: Path, script: str, stage: str) -> None:
     with started(script, tmp_path, *CART) as run:
         reach(stage, run)
@@ -89,7 +90,7 @@ def test_kill_9_of_a_player(tmp_path: Path, script: str, stage: str) -> None:
 
 
 @pytest.mark.parametrize("stage", STAGES)
-@pytest.mark.parametrize("script", CREWS)
+@pytest.mark.parametrize("script", [pytest.param(CREWS[0], marks=pytest.mark.slow), CREWS[1]])
 def test_kill_9_of_the_trainer(tmp_path: Path, script: str, stage: str) -> None:
     with started(script, tmp_path, *CART) as run:
         reach(stage, run)
@@ -98,7 +99,8 @@ def test_kill_9_of_the_trainer(tmp_path: Path, script: str, stage: str) -> None:
     assert code == -signal.SIGKILL
 
 
-@pytest.mark.parametrize("script", [CREWS[0], pytest.param(CREWS[1], marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("script", CREWS)
 def test_an_exception_in_a_players_game(tmp_path: Path, script: str) -> None:
     with started(script, tmp_path, *FAULTY) as run:
         code, _, err = run.finish(120)

@@ -27,6 +27,7 @@ LONG = (
 PRIMING = (*LONG, "--replay-initial", "90000")
 TRAINING = (*LONG, "--replay-initial", "50")
 STAGES = ("imports", "spawning", "priming", "training")
+KILLED = [*(pytest.param(stage, marks=pytest.mark.slow) for stage in STAGES[1:3]), STAGES[3]]
 
 
 def reach(stage: str, run: Started) -> None:
@@ -157,7 +158,7 @@ def test_out_of_device_memory_says_what_would_fit(
     assert fits is None or 800_000 < int(fits[1]) <= 900_000
 
 
-@pytest.mark.parametrize("whole_group", [False, True])
+@pytest.mark.parametrize("whole_group", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_sigterm_stops_the_run_too(tmp_path: Path, whole_group: bool) -> None:
     """From `kill`, or to every process of the group, as `timeout` and service managers send it."""
     with started("03_parallel", tmp_path, *TRAINING) as run:
@@ -171,7 +172,7 @@ def test_sigterm_stops_the_run_too(tmp_path: Path, whole_group: bool) -> None:
     assert "not solved (interrupted)" in out
 
 
-@pytest.mark.parametrize("stage", ["spawning", "priming", "training"])
+@pytest.mark.parametrize("stage", KILLED)
 def test_kill_9_of_the_player(tmp_path: Path, stage: str) -> None:
     with started("03_parallel", tmp_path, *(TRAINING if stage == "training" else PRIMING)) as run:
         reach(stage, run)
@@ -183,7 +184,7 @@ def test_kill_9_of_the_player(tmp_path: Path, stage: str) -> None:
     assert summary(only_run(tmp_path))["reason"] == "failed"
 
 
-@pytest.mark.parametrize("stage", ["spawning", "priming", "training"])
+@pytest.mark.parametrize("stage", KILLED)
 def test_kill_9_of_the_trainer(tmp_path: Path, stage: str) -> None:
     with started("03_parallel", tmp_path, *(TRAINING if stage == "training" else PRIMING)) as run:
         reach(stage, run)

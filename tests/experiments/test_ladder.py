@@ -32,7 +32,14 @@ def test_01_and_02_repeat_and_02_with_one_step_is_01(tmp_path: Path, n_step: int
     assert four[0] != first[0]
 
 
-@pytest.mark.parametrize(("script", "steps"), [("03_parallel", 1), *((script, 3) for script in PARALLEL)])
+@pytest.mark.parametrize(
+    ("script", "steps"),
+    [
+        ("03_parallel", 1),
+        *(pytest.param(script, 3, marks=pytest.mark.slow) for script in PARALLEL[:2]),
+        (PARALLEL[2], 3),
+    ],
+)
 def test_a_player_process_keeps_the_ratio_exactly(tmp_path: Path, script: str, steps: int) -> None:
     run = train(script, tmp_path, *SHORT, "--steps", str(steps), "--replay-initial", "99", "--max-env-steps", "198")
     result = summary(run)

@@ -74,11 +74,10 @@ AVERAGE = ("--prioritized", "--importance-decay", "260", "--target-average", "0.
     [
         ("01_baseline", PLAIN),
         ("02_play_steps", (*PLAIN, "--steps", "4")),
-        ("06_vector_env", VECTOR),
+        *(pytest.param(script, VECTOR, marks=pytest.mark.slow) for script in ("06_vector_env", "08_overlap")),
         ("07_device_replay", VECTOR),
-        ("08_overlap", VECTOR),
         ("09_cuda_graph", (*VECTOR, "--center-frames", "--final-learning-rate", "1e-5")),
-        ("01_baseline", (*PLAIN, "--game", DOTS)),
+        pytest.param("01_baseline", (*PLAIN, "--game", DOTS), marks=pytest.mark.slow),
         ("07_device_replay", (*VECTOR, "--game", DOTS)),
         ("10_rainbow", RAINBOW),
         ("11_pong_in_seconds", (*VECTOR, *NARROW, "--freeze-share", "0.5")),

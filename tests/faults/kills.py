@@ -65,6 +65,17 @@ def control(folder: Path, count: int) -> Tally:
     return random_moments(folder, count, "31_sac", CONTROL)
 
 
+def sessions(folder: Path, count: int) -> Tally:
+    """The same for one session in a process of its own, whose run repeats."""
+    return random_moments(folder, count, "32_sac_hogwild", (*CONTROL, "--sessions", "1", "--distributed", "synced"))
+
+
+def beside(folder: Path, count: int) -> Tally:
+    """The same for a trainer beside the games, without a thread, so that the run repeats."""
+    words = (*CONTROL, "--no-trainer-thread", "--steps-per-update", "0.5")
+    return random_moments(folder, count, "33_trainer_thread", words)
+
+
 def each_operation(folder: Path, count: int) -> Tally:
     """Kill a run at each operation on a file, of which it makes as many while it writes checkpoints, and likewise one
     that is resumed; then resume it. With a `count`, at so many of them, evenly spread.
@@ -135,5 +146,7 @@ ROWS = (
     Row("kill -9 at a random moment", "resumed, it ends exactly as if nothing had been", 50, 1, random_moments),
     Row("kill -9 of 21 and 22 at a random moment", "the same, where players wait for each other", 20, 2, crews),
     Row("kill -9 of 31 at a random moment", "resumed, it ends exactly as if nothing had been", 20, 2, control),
+    Row("kill -9 of 32 at a random moment", "the same, of one session", 20, 1, sessions),
+    Row("kill -9 of 33 at a random moment", "the same, without a thread", 20, 1, beside),
     Row("kill -9 at each operation on a file", "the same", 0, 1, each_operation),
 )

@@ -16,7 +16,12 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs POSIX sig
 LONG = (
     "kill -9 of 21 and 22 at a random moment",
     "kill -9 of 31 at a random moment",
+    "kill -9 of 32 at a random moment",
+    "kill -9 of 33 at a random moment",
     "kill -9 at each operation on a file",
+    "odd checkpoints, right checksum",
+    "two processes, one run",
+    "a clock that is set",
     "damage to any file of a run",
     "wild options in a run's files",
 )

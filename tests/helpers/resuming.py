@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.helpers.scripts import CREWS, PARALLEL, ROOT, here
+from tests.helpers.scripts import CREWS, PARALLEL, ROOT, SESSIONS, here
 
 SMALL = ("--game", "breakout", "--replay-initial", "60", "--batch-size", "4", "--target-sync", "40", "--n-step", "3")
 PLAIN = (*SMALL, "--replay-size", "150", "--epsilon-decay", "200", "--checkpoint-minutes", "None")
@@ -26,7 +26,7 @@ def resume(script: str, run: Path, *words: str, code: int = 0) -> str:
     """
     game = json.loads((run / "config.json").read_text())["game"]["name"]
     words = (*words, *(("--game", game) if ":" in game and "--game" not in words else ()))
-    if script not in (*PARALLEL, *CREWS) and not code:
+    if script not in (*PARALLEL, *CREWS, SESSIONS) and not code:
         return here(script, "--resume", str(run), *words)
     done = subprocess.run(
         [sys.executable, str(ROOT / "experiments" / f"{script}.py"), "--resume", str(run), *words],

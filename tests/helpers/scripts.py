@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
@@ -21,11 +22,14 @@ import psutil
 import safetensors.numpy
 
 from fastdqn.cli import scripts
+from fastdqn.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[2]
 PARALLEL = ("03_parallel", "04_cuda_async", "05_opencv_wrappers")
 CREWS = ("21_a3c_data", "22_a3c_grad")
 """Scripts with several players."""
+SESSIONS = "32_sac_hogwild"
+"""The script with several sessions."""
 VECTOR = ("06_vector_env", "07_device_replay", "08_overlap", "09_cuda_graph")
 SHORT = ("--replay-initial", "100", "--batch-size", "4", "--target-sync", "50", "--max-env-steps", "200")
 TOY_CATCH = "tests.helpers.toys:Catch"
@@ -50,6 +54,7 @@ class Script(NamedTuple):
 
     train: Callable[[Any], Any]
     options_type: type[Any]
+    description: str
     defaults: dict[str, Any]  # of its command line: game, device
 
 
@@ -58,8 +63,8 @@ def loaded(script: str) -> Script:
     """Return what a script of the ladder is made of; it is run up to its command line."""
     with mock.patch.object(scripts, "start") as start:
         runpy.run_path(str(ROOT / "experiments" / f"{script}.py"), run_name="__main__")
-    (train, options_type, _), defaults = start.call_args
-    return Script(train, options_type, defaults)
+    (train, options_type, description), defaults = start.call_args
+    return Script(train, options_type, description, defaults)
 
 
 def parse(script: str, *words: str) -> Any:
@@ -83,7 +88,7 @@ def here(script: str, *words: str) -> str:
 
 def train(script: str, folder: Path, *words: str, timeout: float = 240.0) -> Path:
     """Run a script to its end and return its run folder; in this process if it has no other."""
-    if script not in (*PARALLEL, *CREWS) and not {"--cuda", "--max-minutes", "--seeds", "all"} & set(words):
+    if script not in (*PARALLEL, *CREWS, SESSIONS) and not {"--cuda", "--max-minutes", "--seeds", "all"} & set(words):
         here(script, "--runs-dir", str(folder), *words)
         return only_run(folder)
     done = subprocess.run(
@@ -98,6 +103,33 @@ def fastdqn(*words: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "fastdqn.cli.main", *words]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}  # where tests.helpers.toys is
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, timeout=120, check=False)
+
+
+def answer(begin: Callable[[], Any], *words: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """Call what a command line begins with, in this process, which saves the time of its imports."""
+    out, err, before = io.StringIO(), io.StringIO(), Path.cwd()
+    os.chdir(cwd)
+    try:
+        named = mock.patch.object(sys, "argv", ["fastdqn", *words])
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), named:
+            code = begin()
+    except SystemExit as left:
+        code = left.code or 0
+    finally:
+        os.chdir(before)
+    assert isinstance(code, int)
+    return subprocess.CompletedProcess(list(words), code, out.getvalue(), err.getvalue())
+
+
+def script_says(script: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Return what a script says to these words, and how it leaves."""
+    found = loaded(script)
+    return answer(partial(scripts.start, found.train, found.options_type, found.description, **found.defaults), *words)
+
+
+def fastdqn_says(*words: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """Return what the command `fastdqn` says to these words, and how it leaves."""
+    return answer(main, *words, cwd=cwd)
 
 
 def only_run(folder: Path) -> Path:

@@ -80,6 +80,24 @@ def test_short_games_are_not_favoured(games: int) -> None:
     assert means["ended"] < 30.0 or games < 128
 
 
+def test_games_of_places_that_are_left_are_not_waited_for() -> None:
+    stop = StopTest(Limits(None, None, None))
+    stop.play(4)
+    for place, score in ((2, 5.0), (3, 7.0), (3, 9.0)):
+        stop.add(score, place)
+    assert stop.mean_score is None  # two older ones are still played
+    stop.leave(range(2))
+    assert stop.mean_score == pytest.approx(6.0)  # that of place 2 is older than the second of place 3
+    stop.add(1.0, 2)
+    assert stop.mean_score == pytest.approx(22.0 / 4)
+    resumed = StopTest(Limits(None, None, None))
+    resumed.load(stop.state())
+    resumed.add(3.0, 0)  # somebody plays there again
+    resumed.leave(range(1, 4))
+    resumed.leave(range(1))
+    assert resumed.mean_score == pytest.approx(25.0 / 5)
+
+
 def test_limits() -> None:
     assert StopTest(Limits(None, 10, None)).reason(9) is None
     assert StopTest(Limits(None, 10, None)).reason(10) == "max-env-steps"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import safetensors.torch
 import torch
 
 from fastdqn.errors import UserError
+from fastdqn.runs import weights
 from fastdqn.runs.weights import FILE, read_weights, write_weights
 
 WEIGHTS = {"b": torch.arange(60.0).view(3, 4, 5), "a": torch.ones(7, dtype=torch.bfloat16), "none": torch.zeros(0)}
@@ -22,6 +24,23 @@ def test_they_come_back_as_they_were(tmp_path: Path) -> None:
     assert torch.equal(back["b"], WEIGHTS["b"].transpose(0, 2))
     assert torch.equal(back["a"], WEIGHTS["a"])
     assert [path.name for path in tmp_path.iterdir()] == [FILE]
+
+
+def test_weights_that_are_stepped_meanwhile_are_those_of_one_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = torch.zeros(3)
+    checksum = weights._checksum
+
+    def then_stepped(tensors: Mapping[str, torch.Tensor]) -> int:
+        found = checksum(tensors)
+        shared.add_(1.0)
+        return found
+
+    monkeypatch.setattr(weights, "_checksum", then_stepped)
+    write_weights(tmp_path / FILE, {"w": shared})
+    monkeypatch.undo()
+    assert read_weights(tmp_path)["w"].tolist() == [0.0, 0.0, 0.0]
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -1,0 +1,139 @@
+"""Times 33 with its trainer in a thread and without, on environments that are quick, slow, or asleep.
+
+    python bench/trainer_thread.py
+    python bench/trainer_thread.py --only sleep --repeats 5
+
+The environment is Pendulum-v1 for soft actor-critic, with one update for each env step, and 8 of CartPole-v1 for PPO.
+What a step of it, or of all, does besides is computed in Python, computed elsewhere, or slept through, for as long as
+`--milliseconds` says; how much work that is, is measured once at the start. Three forms take turns: without a thread, with one PyTorch
+thread and with one for each core; and with a trainer thread, whose PyTorch has one. JSON lines go to --out.
+"""
+
+import startup  # noqa: F401 - first: Ctrl-C during the imports below
+
+import dataclasses
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # where bench is, if this file is run
+
+from bench.fps import steady_state
+from bench.paced import WORK, amount_for
+from fastdqn import process
+from fastdqn.cli.parser import parsed
+from fastdqn.errors import RunError, UserError
+from fastdqn.runs.machine import environment
+
+ROOT = Path(__file__).resolve().parent.parent
+ALGORITHMS = {
+    "sac": ("Pendulum-v1", 1, ("--algorithm", "sac", "--steps-per-update", "1", "--replay-initial", "300")),
+    "ppo": ("CartPole-v1", 8, ("--algorithm", "ppo")),
+}
+"""Of each its environment, how many of them, and options."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ThreadOptions:
+    only: str = ""
+    """Kinds of environments, separated by commas: nothing, python, outside, sleep; by default all."""
+    milliseconds: float = 10.0
+    """Work of each step of the environment, of all 8 where PPO learns."""
+    seconds: float = 8.0
+    """Length of the steady state that is measured, in each turn."""
+    warmup: float = 2.0
+    """Seconds after the first update that do not count."""
+    repeats: int = 3
+    """Turns."""
+    out: Path = ROOT / "bench" / "results"
+    """Folder for the JSON lines."""
+
+
+def forms() -> dict[str, tuple[str, ...]]:
+    """Return the options of each form."""
+    return {
+        "no thread": ("--no-trainer-thread", "--threads", "1"),
+        "no thread, all cores": ("--no-trainer-thread", "--threads", str(process.cores())),
+        "thread": ("--trainer-thread", "--threads", "1"),
+    }
+
+
+def time_form(work: str, amount: float, algorithm: str, form: tuple[str, ...], options: ThreadOptions) -> Any:
+    """Run 33 and return its steady-state figures.
+
+    Raises:
+        RunError: it failed, or made no update in the measured time.
+    """
+    game, games, words = ALGORITHMS[algorithm]
+    amount /= games
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, str(ROOT / "bench" / "paced.py"), f"{work}:{amount:g}", game]
+        command += [str(ROOT / "experiments" / "33_trainer_thread.py"), "--game", "Paced-v0", "--device", "cpu"]
+        command += [*words, *form, "--num-envs", str(games), "--runs-dir", folder]
+        command += ["--no-checkpoints", "--max-env-steps", "1000000000", "--stop-score", "None"]
+        command += ["--train-seconds", str(options.warmup + options.seconds)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+        if done.returncode != 0:
+            raise RunError(f"33 failed with exit code {done.returncode}:\n{done.stderr.strip()}")
+        run = next(Path(folder).iterdir())
+        lines = [json.loads(line) for line in (run / "speed.jsonl").read_text(encoding="utf-8").splitlines()]
+    return steady_state(lines, options.warmup, "33")
+
+
+def bench(options: ThreadOptions) -> int:
+    kinds = [kind.strip() for kind in options.only.split(",")] if options.only else list(WORK)
+    if unknown := [kind for kind in kinds if kind not in WORK]:
+        raise UserError(f"--only {unknown[0]}: there is no such kind; there are {', '.join(WORK)}.")
+    if options.repeats < 1 or options.seconds <= 0 or options.warmup < 0 or options.milliseconds < 0:
+        raise UserError(
+            "--repeats must be at least 1, --seconds more than 0, --warmup and --milliseconds not negative."
+        )
+    console = Console(highlight=False, soft_wrap=True)
+    options.out.mkdir(parents=True, exist_ok=True)
+    path = options.out / f"{datetime.now():%Y%m%d-%H%M%S}-trainer-thread.jsonl"
+    settings = {name: str(value) for name, value in dataclasses.asdict(options).items() if name != "out"}
+    with path.open("w", encoding="utf-8", buffering=1) as file:
+
+        def write(kind: str, **values: Any) -> None:
+            file.write(json.dumps({"kind": kind, **values}) + "\n")
+
+        write("environment", options=settings, **environment(torch.device("cpu")))
+        amounts = {work: amount_for(work, options.milliseconds / 1000.0) for work in kinds}
+        for work, amount in amounts.items():
+            for algorithm in ALGORITHMS:
+                speeds: dict[str, list[float]] = {form: [] for form in forms()}
+                for repeat in range(options.repeats):
+                    for form, words in forms().items():
+                        trial = time_form(work, amount, algorithm, words, options)
+                        speeds[form].append(trial["env_steps_per_s"])
+                        write("trial", work=work, algorithm=algorithm, form=form, repeat=repeat, **trial)
+                gains = [t / max(a, b) for a, b, t in zip(*speeds.values(), strict=True)]
+                gain = statistics.median(gains)
+                write("row", work=work, algorithm=algorithm, speeds=speeds, gain=gain)
+                shown = ", ".join(f"{form} {statistics.median(of):,.0f}" for form, of in speeds.items())
+                console.print(f"{algorithm}, {work}: {shown} env steps/s; a thread gives {gain:.2f} times the better")
+    console.print(f"written: {path}")
+    return 0
+
+
+def main() -> int:
+    try:
+        return bench(parsed(ThreadOptions, sys.argv[1:], ThreadOptions(), __doc__ or ""))
+    except (UserError, RunError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    except OSError as error:
+        print(f"error: Cannot write to {error.filename}: {error.strerror or error}.", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,50 @@
+"""The weights with which a run's last games were best."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from fastdqn.runs.limits import StopTest
+from fastdqn.runs.weights import write_weights
+from fastdqn.states import NothingUnfinished, on_cpu
+
+FILE = "best.safetensors"
+
+
+class Best(NothingUnfinished):
+    """Keeps a copy of the weights of when the mean of the last 100 games was highest; a part of checkpoints.
+
+    Args:
+        folder: of the run.
+        tensors: the weights, as they change.
+    """
+
+    def __init__(self, folder: Path, tensors: Mapping[str, Tensor]) -> None:
+        self.mean: float | None = None
+        self._path = folder / FILE
+        self._tensors = tensors
+        self._kept: dict[str, Tensor] = {}
+
+    def look(self, stop: StopTest) -> None:
+        """Keep the weights of now if the mean of 100 games has not been as high before."""
+        mean = stop.mean_score if stop.whole else None
+        if mean is not None and (self.mean is None or mean > self.mean):
+            self.mean, self._kept = mean, {name: on_cpu(tensor) for name, tensor in self._tensors.items()}
+
+    def save(self) -> None:
+        """Write them, if there are any."""
+        if self._kept:
+            write_weights(self._path, self._kept)
+
+    def state(self) -> dict[str, Any]:
+        """Return the best mean and its weights, which are written, too."""
+        self.save()
+        return {"mean": self.mean, "weights": dict(self._kept)}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Continue from there."""
+        self.mean, self._kept = state["mean"], dict(state["weights"])

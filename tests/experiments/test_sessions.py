@@ -1,0 +1,322 @@
+"""32: one session is 31, several learn, stop and resume; faults of any of them end the run. 33: without a thread it is
+31, with one it learns, stops and resumes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from fastdqn import process
+from fastdqn.errors import UserError
+from fastdqn.runs.checkpoint import newest, read
+from tests.helpers.resuming import resume
+from tests.helpers.scripts import SESSIONS, Started, fastdqn, loaded, only_run, parse, records, started, summary, train
+
+BESIDE = "33_trainer_thread"
+QUIET = ("--threads", "1", "--checkpoint-minutes", "None", "--log-seconds", "1000")
+FEW = (*QUIET, "--batch-size", "8", "--replay-initial", "20", "--replay-size", "150")
+TWO = (*FEW, "--sessions", "2")
+OTHERS = [pytest.param(way, marks=pytest.mark.slow) for way in ("none", "shared")]
+ONE_QUICK = [*OTHERS, "synced"]
+LONG = (*TWO, "--max-env-steps", "None", "--stop-score", "None")
+posix = pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="needs POSIX signals")
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that is resumed here moves this process's clock; put it back."""
+    monkeypatch.setattr(process, "_began", process._began)
+
+
+def weights_of(run: Path) -> dict[str, bytes]:
+    return {name: array.tobytes() for name, array in safetensors.numpy.load_file(run / "weights.safetensors").items()}
+
+
+def learnt(run: Path) -> tuple[Any, ...]:
+    scores = [(line["score"], line["frames"]) for line in records(run, "episodes.jsonl")]
+    found = summary(run)
+    return weights_of(run), scores, [found[name] for name in ("env_steps", "updates", "samples", "episodes")]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of 31."""
+    return train("31_sac", tmp_path_factory.mktemp("alone"), *FEW, "--num-envs", "2", "--max-env-steps", "420")
+
+
+@pytest.mark.parametrize("way", ONE_QUICK)
+def test_one_session_is_31_bit_for_bit(tmp_path: Path, alone: Path, way: str) -> None:
+    words = (*FEW, "--num-envs", "2", "--sessions", "1", "--distributed", way, "--max-env-steps", "420")
+    assert learnt(train(SESSIONS, tmp_path, *words)) == learnt(alone)
+
+
+@pytest.mark.parametrize("way", ONE_QUICK[1:])
+def test_one_session_resumes_bit_for_bit(tmp_path: Path, alone: Path, way: str) -> None:
+    words = (*FEW, "--num-envs", "2", "--sessions", "1", "--distributed", way)
+    run = train(SESSIONS, tmp_path, *words, "--max-env-steps", "210")
+    assert learnt(run) != learnt(alone)
+    assert "the games continue where they were" in resume(SESSIONS, run, "--max-env-steps", "420")
+    assert learnt(run) == learnt(alone)
+
+
+def two(folder: Path, way: str) -> Path:
+    """Games of 50 steps; two sessions, 451 env steps each, and one update for each of them from the 20th on."""
+    return train(SESSIONS, folder, *TWO, "--distributed", way, "--max-frames", "50", "--max-env-steps", "902")
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of two."""
+    return two(tmp_path_factory.mktemp("shared"), "shared")
+
+
+def test_several_sessions_share_the_env_steps_and_leave_their_pictures(shared: Path) -> None:
+    check_two(shared, "shared")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["synced", "none"])
+def test_so_they_do_in_other_ways(tmp_path: Path, way: str) -> None:
+    check_two(two(tmp_path, way), way)
+
+
+def check_two(run: Path, way: str) -> None:
+    found, lines = summary(run), records(run, "episodes.jsonl")
+    assert (found["env_steps"], found["reason"]) == (902, "max-env-steps")
+    assert found["updates"] == 2 * (451 - 19)
+    assert [sum(line["session"] == number for line in lines) for number in (1, 2)] == [9, 9]
+    assert max(line["session_env_steps"] for line in lines) == 451
+    for picture in ("sessions.png", "trial.png"):
+        assert (run / picture).stat().st_size > 5_000
+    trial = json.loads((run / "trial.json").read_text())
+    assert {"strength", "sample_efficiency", "training_efficiency", "stability", "consistency"} < set(trial)
+    assert trial["random"] < 0
+    state = read(newest(run))["parts"]
+    assert len(state["commons"]["commons"]) == (2 if way == "none" else 1)
+    sessions = [one["learner"] for one in state["sessions"]["players"]]
+    assert not np.array_equal(sessions[0]["log_temperature"], sessions[1]["log_temperature"])  # each has its own
+    same = all(bool((a == b).all()) for a, b in zip(*(one["network"].values() for one in sessions), strict=True))
+    assert same == (way == "shared")
+
+
+def test_several_sessions_resume(tmp_path: Path) -> None:
+    run = train(SESSIONS, tmp_path, *TWO, "--max-env-steps", "300", "--checkpoint-env-steps", "100")
+    assert summary(run)["updates"] == 2 * (150 - 19)  # they went on after each checkpoint
+    said = resume(SESSIONS, run, "--max-env-steps", "600")
+    assert "resumed at env step 300" in said
+    assert "the games continue where they were" in said
+    assert (summary(run)["env_steps"], summary(run)["updates"]) == (600, 2 * (300 - 19))
+
+
+@pytest.mark.slow
+def test_without_replays_sessions_play_on_before_they_learn(tmp_path: Path) -> None:
+    run = train(SESSIONS, tmp_path, *TWO, "--no-checkpoint-replay", "--max-env-steps", "120")
+    resume(SESSIONS, run, "--max-env-steps", "240")
+    assert summary(run)["updates"] == 2 * (41 + 41)
+
+
+def test_evaluate_plot_and_compare_know_it(tmp_path: Path, shared: Path) -> None:
+    run = shutil.copytree(shared, tmp_path / "run")
+    for words in (("evaluate", str(run), "--episodes", "2"), ("plot", str(run)), ("compare", str(run))):
+        done = fastdqn(*words, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+
+
+def reach(run: Started) -> None:
+    run.wait_until(lambda: run.updates() > 3)
+
+
+@posix
+@pytest.mark.parametrize("presses", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_ctrl_c(tmp_path: Path, presses: int) -> None:
+    with started(SESSIONS, tmp_path, *LONG) as run:
+        reach(run)
+        for _ in range(presses):
+            run.ctrl_c()
+        code, out, err = run.finish()
+    assert code == 130
+    assert "Traceback" not in out + err
+    if presses == 1:
+        assert summary(only_run(tmp_path))["reason"] == "interrupted"
+        env_steps = summary(only_run(tmp_path))["env_steps"]
+        assert f"resumed at env step {env_steps:,}" in resume(
+            SESSIONS, only_run(tmp_path), "--max-env-steps", str(env_steps + 200)
+        )
+
+
+@posix
+def test_kill_9_of_a_session(tmp_path: Path) -> None:
+    with started(SESSIONS, tmp_path, *LONG) as run:
+        reach(run)
+        run.players()[0].kill()
+        code, _, err = run.finish()
+    assert code == 1
+    assert re.fullmatch(r"error: The session [12] process was killed by SIGKILL\.\n", err)
+    assert summary(only_run(tmp_path))["reason"] == "failed"
+
+
+@pytest.mark.slow
+@posix
+def test_kill_9_of_the_process_that_counts(tmp_path: Path) -> None:
+    with started(SESSIONS, tmp_path, *LONG) as run:
+        reach(run)
+        run.process.kill()
+        code, _, _ = run.finish()
+    assert code == -signal.SIGKILL
+
+
+@pytest.mark.slow
+@posix
+def test_a_session_that_hangs_ends_the_run(tmp_path: Path) -> None:
+    with started(SESSIONS, tmp_path, *LONG, "--session-timeout", "3") as run:
+        reach(run)
+        run.players()[0].suspend()
+        code, _, err = run.finish()
+    assert code == 1
+    assert re.fullmatch(r"error: The session [12] process has sent nothing for 3 seconds and counts as hung\.\n", err)
+
+
+@pytest.mark.slow
+@posix
+def test_a_session_that_fails_ends_the_run(tmp_path: Path) -> None:
+    """A learning rate that overflows: weights or loss are no numbers any more."""
+    with started(SESSIONS, tmp_path, *LONG, "--learning-rate", "1e30") as run:
+        code, _, err = run.finish(120)
+    assert code == 1
+    assert err.startswith("error: ")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["shared", "synced"])
+def test_pendulum_is_learnt_by_two(tmp_path: Path, way: str) -> None:
+    words = ("--sessions", "2", "--distributed", way, "--max-env-steps", "12000", "--stop-score", "None")
+    run = train(SESSIONS, tmp_path, *words, timeout=290.0)
+    done = fastdqn("evaluate", str(run), "--episodes", "20")
+    assert done.returncode == 0, done.stderr
+    assert json.loads((run / "evaluation-training.json").read_text())["mean"] >= -250.0
+
+
+def test_the_published_humanoid() -> None:
+    options = parse(SESSIONS, "--game", "Humanoid-v5")
+    sac, sessions = options.sac, options.sessions
+    assert (sessions.sessions, sessions.distributed, options.vector.num_envs) == (16, "synced", 8)
+    assert (sac.learning_rate, sac.replay_size, sac.replay_initial) == (5e-5, 200_000, 256)
+    assert (sac.max_norm, sac.orthogonal, sac.steps_per_update) == (0.5, True, 1)
+    assert options.run.max_env_steps == 50_000_000
+    assert parse("31_sac", "--game", "Humanoid-v5").sac.learning_rate == 3e-4
+
+
+@pytest.mark.parametrize(
+    "argv", ["--sessions 0", "--sync-every 2", "--distributed some", "--sessions 2 --max-env-steps 200"]
+)
+def test_bad_values_are_one_sentence(argv: str) -> None:
+    with pytest.raises(UserError) as caught:
+        parse(SESSIONS, *argv.split())
+    assert "\n" not in str(caught.value)
+
+
+def test_without_a_thread_33_is_31_bit_for_bit(tmp_path: Path, alone: Path) -> None:
+    words = (*FEW, "--num-envs", "2", "--no-trainer-thread", "--steps-per-update", "1", "--max-env-steps", "420")
+    assert learnt(train(BESIDE, tmp_path, *words)) == learnt(alone)
+
+
+PPO = ("--algorithm", "ppo", *QUIET, "--num-envs", "3", "--rollout-steps", "16", "--batch-size", "20", "--epochs", "2")
+DECAY = ("--learning-rate-decay", "600")
+
+
+def test_without_a_thread_ppo_is_41_bit_for_bit(tmp_path: Path) -> None:
+    words = (*PPO[2:], *DECAY, "--max-env-steps", "300")
+    plain = train("41_ppo_ranks", tmp_path / "41", "--game", "CartPole-v1", *words)
+    beside = train(BESIDE, tmp_path / "33", "--algorithm", "ppo", "--no-trainer-thread", *words)
+    assert learnt(plain) == learnt(beside)
+    resume(BESIDE, beside, "--max-env-steps", "600")
+    resume("41_ppo_ranks", plain, "--max-env-steps", "600")
+    assert learnt(plain) == learnt(beside)
+
+
+def test_with_a_thread_ppo_learns_and_says_how_old_its_policy_was(tmp_path: Path) -> None:
+    run = train(BESIDE, tmp_path, *PPO, *DECAY, "--trainer-thread", "--max-env-steps", "600")
+    assert summary(run)["updates"] > 10
+    assert records(run, "speed.jsonl")[-1]["policy_age"] >= 0.0
+    resume(BESIDE, run, "--max-env-steps", "900")
+    done = fastdqn("evaluate", str(run), "--episodes", "2", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_with_a_thread_ppo_learns_cartpole(tmp_path: Path) -> None:
+    words = ("--algorithm", "ppo", "--trainer-thread", "--threads", "1", "--max-env-steps", "200000")
+    assert summary(train(BESIDE, tmp_path, *words))["reason"] == "solved"  # above 195
+
+
+def test_without_a_thread_33_resumes_bit_for_bit(tmp_path: Path) -> None:
+    words = (*FEW, "--no-trainer-thread", "--steps-per-update", "0.4")
+    whole = train(BESIDE, tmp_path / "whole", *words, "--max-env-steps", "240")
+    half = train(BESIDE, tmp_path / "half", *words, "--max-env-steps", "120")
+    assert learnt(whole) != learnt(half)
+    resume(BESIDE, half, "--max-env-steps", "240")
+    assert learnt(whole) == learnt(half)
+    assert summary(whole)["updates"] == int((240 - 19) / 0.4)
+
+
+def test_with_a_thread_33_learns_stops_and_resumes(tmp_path: Path) -> None:
+    words = (*FEW, "--trainer-thread", "--steps-per-update", "2", "--checkpoint-env-steps", "100")
+    run = train(BESIDE, tmp_path, *words, "--max-env-steps", "300")
+    assert (summary(run)["env_steps"], summary(run)["reason"]) == (300, "max-env-steps")
+    made = summary(run)["updates"]
+    assert 100 < made <= (300 - 19) // 2
+    assert "resumed at env step 300" in resume(BESIDE, run, "--max-env-steps", "600")
+    assert made < summary(run)["updates"] <= (600 - 19) // 2
+
+
+def test_33_without_its_replay_makes_no_burst(tmp_path: Path) -> None:
+    words = (*FEW, "--no-trainer-thread", "--steps-per-update", "1", "--no-checkpoint-replay")
+    run = train(BESIDE, tmp_path, *words, "--max-env-steps", "60")
+    resume(BESIDE, run, "--max-env-steps", "120")
+    assert summary(run)["updates"] == 41 + 41
+
+
+@posix
+def test_ctrl_c_of_33(tmp_path: Path) -> None:
+    words = (*FEW, "--trainer-thread", "--steps-per-update", "1", "--max-env-steps", "None", "--stop-score", "None")
+    with started(BESIDE, tmp_path, *words) as run:
+        reach(run)
+        run.ctrl_c()
+        code, out, err = run.finish()
+    assert code == 130
+    assert "Traceback" not in out + err
+    assert summary(only_run(tmp_path))["reason"] == "interrupted"
+    assert list(only_run(tmp_path).glob("checkpoints/*.checkpoint"))
+
+
+def test_an_exception_in_33s_thread_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fastdqn.algorithms.sac import SACLearner
+
+    def broken(*_: object) -> None:
+        raise ValueError("the update broke as it was told to")
+
+    monkeypatch.setattr(SACLearner, "update", broken)
+    words = (*FEW, "--trainer-thread", "--runs-dir", str(tmp_path), "--max-env-steps", "5000")
+    with pytest.raises(ValueError, match="broke as it was told to"):
+        loaded(BESIDE).train(parse(BESIDE, *words))
+    assert summary(only_run(tmp_path))["reason"] == "failed"
+    assert (only_run(tmp_path) / "weights.safetensors").exists()
+
+
+def test_33s_defaults() -> None:
+    pendulum, other = parse(BESIDE), parse(BESIDE, "--game", "MountainCarContinuous-v0")
+    assert (pendulum.trainer.trainer_thread, other.trainer.trainer_thread) == (False, True)
+    assert pendulum.sac.steps_per_update == other.sac.steps_per_update == 10
+    assert parse(BESIDE, "--steps-per-update", "0.5").sac.steps_per_update == 0.5
+    for words in (("31_sac", "0.5"), (SESSIONS, "1.5")):
+        with pytest.raises(UserError, match=r"^--steps-per-update must be a whole number here, not "):
+            parse(words[0], "--steps-per-update", words[1])

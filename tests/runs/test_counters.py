@@ -1,0 +1,25 @@
+"""The counters' speeds."""
+
+from __future__ import annotations
+
+import pytest
+
+from fastdqn.runs.counters import Counters
+
+
+def test_the_speed_shown_is_that_of_seconds_not_of_a_pause() -> None:
+    counters = Counters()
+    assert counters.recent_speed is None
+    for elapsed, env_steps in ((0.0, 0), (5.0, 500), (10.0, 1_000), (12.0, 1_001), (14.0, 1_400)):
+        counters.env_steps = env_steps
+        newest = counters.record(elapsed)
+    assert newest == pytest.approx(199.5)
+    assert counters.recent_speed == pytest.approx(100.0)  # 900 in the 9 s since the first record of the last 10 s
+
+
+def test_long_between_two_records_the_speed_is_that_since_the_last() -> None:
+    counters = Counters()
+    for elapsed, env_steps in ((0.0, 0), (0.0, 0), (60.0, 1_200), (120.0, 1_800)):
+        counters.env_steps = env_steps
+        counters.record(elapsed)
+    assert counters.recent_speed == pytest.approx(10.0)
