@@ -13,6 +13,8 @@
 #   bench/gpu.sh variants  Pong with the eight variants of 10 (VARIANTS names fewer), at most 19 minutes in all
 #   bench/gpu.sh first     the first four of them, at most 9 minutes; bench/gpu.sh second: the others
 #   bench/gpu.sh breakout  Breakout with 10's rainbow for 8.5 minutes; bench/gpu.sh invaders: Space Invaders
+#   bench/gpu.sh actors    actor-critics: 20, 21 and 22 with several players, 31, 41
+#   bench/gpu.sh sessions  32 with 1 to 16 sessions on the processor's cores; bench/gpu.sh humanoid: 16 of Humanoid-v5
 #   bench/gpu.sh all       all of them, one after the other
 #
 # What fails is named at the end and makes the exit status 1; all the rest is done all the same.
@@ -31,11 +33,11 @@ VARIANTS=${VARIANTS:-dqn n-step double noisy prioritized dueling distributional 
 if [ -n "${QUICK:-}" ]; then
   seed=(--only 01,05) ladder=(--only 01,09) nature=(--only 07,09) games=8,16 batches="32 128" steps=1..2
   repeats=1 seconds=4 minutes=0.4 long=0.4 each=0.3 tests=(-k "by_hand") SEEDS=0
-  VARIANTS="dqn rainbow" many=(--num-envs 8 --batch-size 4)
+  VARIANTS="dqn rainbow" many=(--num-envs 8 --batch-size 4) actors="20,21 --players 2" sessions="1 2"
 else
   seed=(--only 01,02,03,04,05) ladder=(--only 01,06,07,08,09) nature=(--only 01,07,08,09) games=16,32,64,128,256 batches="32 64 128 256 512 1024 2048 4096" steps=1..6
   repeats=2 seconds=8 minutes=1.7 long=8.5 each=2.2 tests=(-m cuda -n 4 --continue-on-collection-errors)
-  many=(--num-envs 128 --steps 32 --batch-size 16)
+  many=(--num-envs 128 --steps 32 --batch-size 16) actors="20,21 --players 2,21 --players 8,22 --players 8,31,41" sessions="1 2 4 8 16"
 fi
 mkdir -p "$RESULTS"
 RESULTS=$(cd "$RESULTS" && pwd)
@@ -163,6 +165,22 @@ play() {
   py -m fastdqn.cli.main plot "$RESULTS"/runs/games/*"$1"* --out "$RESULTS/$1.png"
 }
 
+actors() {
+  fps --only "$actors" --repeats "$repeats" --replay-initial 300 2>&1 | tee "$RESULTS/actors.log"
+}
+
+sessions() {
+  only=$(for count in $sessions; do printf '32 --sessions %s,' "$count"; done)
+  py bench/fps.py --device cpu --out "$RESULTS" --seconds "$seconds" --warmup 2 --only "${only%,}" --repeats "$repeats" \
+    --replay-initial 200 -- --threads 1 2>&1 | tee "$RESULTS/sessions.log"
+}
+
+humanoid() {
+  "$PYTHON" -c 'import mujoco' || { echo "humanoid: there is no MuJoCo here"; return 0; }
+  py experiments/32_sac_hogwild.py --game Humanoid-v5 --device cpu --max-minutes "$long" --no-checkpoints \
+    --runs-dir "$RESULTS/runs/humanoid" 2>&1 | tee "$RESULTS/humanoid.log"
+}
+
 breakout() {
   play breakout
 }
@@ -172,13 +190,13 @@ invaders() {
 }
 
 case "${1:-}" in
-  tests | seed | ladder | nature | learner | sweep | pong | record | rainbow | variants | first | second | breakout | invaders)
+  tests | seed | ladder | nature | learner | sweep | pong | record | rainbow | variants | first | second | breakout | invaders | actors | sessions | humanoid)
     machine
     "$1"
     ;;
   all)
     machine
-    for piece in tests seed ladder nature learner sweep pong record rainbow variants breakout invaders; do
+    for piece in tests seed ladder nature learner sweep pong record rainbow variants breakout invaders actors sessions humanoid; do
       "$piece"
     done
     ;;

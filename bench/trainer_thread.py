@@ -5,8 +5,9 @@
 
 The environment is Pendulum-v1 for soft actor-critic, with one update for each env step, and 8 of CartPole-v1 for PPO.
 What a step of it, or of all, does besides is computed in Python, computed elsewhere, or slept through, for as long as
-`--milliseconds` says; how much work that is, is measured once at the start. Three forms take turns: without a thread, with one PyTorch
-thread and with one for each core; and with a trainer thread, whose PyTorch has one. JSON lines go to --out.
+`--milliseconds` says; how much work that is, is measured once at the start. Three forms take turns: without a thread,
+with one PyTorch thread and with one for each core; and with a trainer thread, whose PyTorch has one. JSON lines go to
+--out.
 """
 
 import startup  # noqa: F401 - first: Ctrl-C during the imports below

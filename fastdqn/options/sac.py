@@ -149,7 +149,7 @@ PUBLISHED_SESSIONS: Mapping[str, SACPreset] = {
     "Humanoid-v5": SACPreset(
         "SLM Lab 4, async SAC on RoboschoolHumanoid-v1, which is no more: this is the nearest that is",
         {
-            "run": {"max_env_steps": 50_000_000, "stop_score": None},
+            "run": {"max_env_steps": 50_000_000, "stop_score": None, "checkpoint_replay": False},  # 0.3 GB each
             "vector": {"num_envs": 8},
             "sessions": {"sessions": 16, "distributed": "synced"},
             "sac": {

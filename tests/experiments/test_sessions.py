@@ -211,7 +211,7 @@ def test_the_published_humanoid() -> None:
     assert (sessions.sessions, sessions.distributed, options.vector.num_envs) == (16, "synced", 8)
     assert (sac.learning_rate, sac.replay_size, sac.replay_initial) == (5e-5, 200_000, 256)
     assert (sac.max_norm, sac.orthogonal, sac.steps_per_update) == (0.5, True, 1)
-    assert options.run.max_env_steps == 50_000_000
+    assert (options.run.max_env_steps, options.run.checkpoint_replay) == (50_000_000, False)
     assert parse("31_sac", "--game", "Humanoid-v5").sac.learning_rate == 3e-4
 
 
