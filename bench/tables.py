@@ -55,6 +55,7 @@ NEWEST = Sources(
     ),
     variants="variants-pong-4samples",
     actor_critics="20261123-194413-fps-cpu",
+    trainer_thread="20261124-012834-trainer-thread",
 )
 
 VARIANTS = ("dqn", "one-step", "double", "noisy", "prioritized", "dueling", "distributional", "rainbow")

@@ -29,6 +29,9 @@ from tests.helpers.scripts import AS_ATARI, ROOT, TOY_CATCH, only_run, records, 
 SCRIPT = ROOT / "tests" / "helpers" / "reinforce.py"
 
 
+TOY = ("--game", TOY_CATCH, *AS_ATARI, "--threads", "1", "--log-seconds", "0.2")
+
+
 def reinforce(*words: str) -> str:
     done = subprocess.run(
         [sys.executable, str(SCRIPT), *words],
@@ -43,34 +46,37 @@ def reinforce(*words: str) -> str:
 
 
 def test_a_second_algorithm_trains_resumes_and_is_drawn(tmp_path: Path) -> None:
-    words = ("--game", TOY_CATCH, *AS_ATARI, "--threads", "1", "--log-seconds", "0.3")
-    said = reinforce(*words, "--runs-dir", str(tmp_path / "whole"), "--max-env-steps", "3000")
+    said = reinforce(*TOY, "--runs-dir", str(tmp_path / "whole"), "--max-env-steps", "1500")
     whole = only_run(tmp_path / "whole")
     weights = [safetensors.numpy.load_file(whole / "weights.safetensors")]
     updates = summary(whole)["updates"]
-    words = (*words, "--runs-dir", str(tmp_path / "parts"))
-    reinforce(*words, "--max-env-steps", "1503")
+    reinforce(*TOY, "--runs-dir", str(tmp_path / "parts"), "--max-env-steps", "753")
     parts = only_run(tmp_path / "parts")
-    assert "resumed at env step 1,503" in reinforce(
-        "--resume", str(parts), "--game", TOY_CATCH, "--max-env-steps", "3000"
+    assert "resumed at env step 753" in reinforce(
+        "--resume", str(parts), "--game", TOY_CATCH, "--max-env-steps", "1500"
     )
     weights.append(safetensors.numpy.load_file(parts / "weights.safetensors"))
     assert {k: v.tobytes() for k, v in weights[0].items()} == {k: v.tobytes() for k, v in weights[1].items()}
-    assert summary(parts)["updates"] == updates > 70
+    assert summary(parts)["updates"] == updates > 30
     groups = grouped([read_run(whole), read_run(parts)])
     assert {game: list(labels) for game, labels in groups.items()} == {TOY_CATCH: ["reinforce"]}
     draw_curves(groups, tmp_path / "curves.png")
     assert (tmp_path / "curves.png").stat().st_size > 5_000
-    reinforce("--resume", str(whole), "--game", TOY_CATCH, "--max-env-steps", "7000")
     assert "| entropy 1." in said  # its own progress line, and nothing of DQN's
     assert "epsilon" not in said
-    scores = [episode["score"] for episode in records(whole, "episodes.jsonl")]
-    assert sum(scores[:100]) / 100 < -0.3
-    assert sum(scores[-100:]) / 100 > 0.3
     last = records(whole, "speed.jsonl")[-1]
     assert {"loss_policy", "entropy"} <= set(last)
     assert not {"loss", "mean_q", "epsilon"} & set(last)
-    assert last["entropy"] < 1.0
+
+
+@pytest.mark.slow
+def test_a_second_algorithm_learns(tmp_path: Path) -> None:
+    reinforce(*TOY, "--runs-dir", str(tmp_path), "--max-env-steps", "7000")
+    run = only_run(tmp_path)
+    scores = [episode["score"] for episode in records(run, "episodes.jsonl")]
+    assert sum(scores[:100]) / 100 < -0.3
+    assert sum(scores[-100:]) / 100 > 0.3
+    assert records(run, "speed.jsonl")[-1]["entropy"] < 1.0
 
 
 @dataclass(frozen=True)

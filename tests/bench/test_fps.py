@@ -93,7 +93,8 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    ("script", "samples"), [pytest.param("01_baseline", 8.0, marks=pytest.mark.slow), ("20_a2c", 1.0)]
+    ("script", "samples"),
+    [pytest.param("01_baseline", 8.0, marks=pytest.mark.slow), pytest.param("20_a2c", 1.0, marks=pytest.mark.slow)],
 )
 def test_a_real_run(tmp_path: Path, script: str, samples: float) -> None:
     words = ("--only", script, "--seconds", "2", "--warmup", "0.5", "--repeats", "1", "--replay-initial", "100")

@@ -14,7 +14,9 @@ from fastdqn.types import SentGradient
 from tests.helpers.crews import Toy, clipped_gradient_of, group_of, network, plan_of, weights_of
 
 
-@pytest.mark.parametrize(("slow", "players"), [("reader", 3), ("players", 1), ("nobody", 2)])
+@pytest.mark.parametrize(
+    ("slow", "players"), [pytest.param("reader", 3, marks=pytest.mark.slow), ("players", 1), ("nobody", 2)]
+)
 def test_the_sums_are_exactly_the_serial_ones(slow: str, players: int) -> None:
     """Each gradient by its player and number, clipped, summed in the order in which they came."""
     module, serial = network(), group_of(network())

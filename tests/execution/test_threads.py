@@ -72,7 +72,7 @@ def test_one_thread_stays_one() -> None:
 
 
 @pytest.mark.skipif(not has_bf16(CPU), reason="this processor has no bf16")
-@pytest.mark.parametrize("size", [16, 32, pytest.param(128, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("size", [16, *(pytest.param(size, marks=pytest.mark.slow) for size in (32, 128))])
 def test_bf16_has_the_same_bits(size: int) -> None:
     threads = Threads(learner_from(Groups(), form=BF16), SHAPE, 6, size, 16, REFRESHED_AT_ONCE)
     threads.share(True)

@@ -12,7 +12,7 @@ import safetensors.numpy
 
 from fastdqn import process
 from tests.helpers.resuming import resume
-from tests.helpers.scripts import CREWS, fastdqn, records, summary, train
+from tests.helpers.scripts import CREWS, fastdqn_says, records, summary, train
 
 CART = ("--game", "CartPole-v1", "--threads", "1", "--num-envs", "3", "--checkpoint-minutes", "None")
 SMALL = (*CART, "--batch-size", "8", "--n-step", "3")
@@ -107,7 +107,7 @@ def test_41_repeats_and_resumes_bit_for_bit(tmp_path: Path) -> None:
     assert "the games continue where they were" in resume("41_ppo_ranks", half, "--max-env-steps", "400")
     assert learnt(whole) == learnt(half)
     assert summary(whole)["samples"] == 2 * summary(whole)["env_steps"]
-    done = fastdqn("evaluate", str(half), "--episodes", "2")
+    done = fastdqn_says("evaluate", str(half), "--episodes", "2")
     assert "2 games, " in done.stdout, done.stderr
 
 
@@ -134,7 +134,7 @@ def test_players_that_play_on_begin_new_games_when_resumed(tmp_path: Path, scrip
     assert numbers == sorted(numbers)
 
 
-@pytest.mark.parametrize("script", [pytest.param(CREWS[0], marks=pytest.mark.slow), CREWS[1]])
+@pytest.mark.parametrize("script", [pytest.param(script, marks=pytest.mark.slow) for script in CREWS])
 def test_atari_with_several_players(tmp_path: Path, script: str) -> None:
     words = ("--game", "breakout", "--players", "2", "--num-envs", "2", "--batch-size", "8", "--max-env-steps", "150")
     run = train(script, tmp_path, *words, "--max-frames", "80")
@@ -146,19 +146,19 @@ def test_atari_with_several_players(tmp_path: Path, script: str) -> None:
 
 def test_what_looks_at_runs_knows_actor_critics(tmp_path: Path) -> None:
     run = train("20_a2c", tmp_path / "cart", *PIECES, "--max-env-steps", "300")
-    done = fastdqn("evaluate", str(run), "--episodes", "3")
+    done = fastdqn_says("evaluate", str(run), "--episodes", "3")
     assert "3 games, " in done.stdout, done.stderr
-    done = fastdqn("evaluate", str(run), "--protocol", "nature")
+    done = fastdqn_says("evaluate", str(run), "--protocol", "nature")
     assert done.returncode == 2
     assert done.stderr == "error: The protocol nature is for Atari's games; CartPole-v1 has rules of its own.\n"
-    done = fastdqn("plot", str(run), "--out", str(tmp_path / "curves.png"))
+    done = fastdqn_says("plot", str(run), "--out", str(tmp_path / "curves.png"))
     assert (tmp_path / "curves.png").exists(), done.stderr
-    done = fastdqn("compare", str(run))
+    done = fastdqn_says("compare", str(run))
     assert "20" in done.stdout, done.stderr
     pong = train("20_a2c", tmp_path / "pong", "--num-envs", "2", "--max-env-steps", "150", "--max-frames", "200")
-    done = fastdqn("evaluate", str(pong), "--episodes", "2", "--num-envs", "2")
+    done = fastdqn_says("evaluate", str(pong), "--episodes", "2", "--num-envs", "2")
     assert "2 games, " in done.stdout, done.stderr
-    done = fastdqn("watch", str(pong), "--out", str(tmp_path / "pong.gif"), "--values", "--max-env-steps", "20")
+    done = fastdqn_says("watch", str(pong), "--out", str(tmp_path / "pong.gif"), "--values", "--max-env-steps", "20")
     assert "a game of 20 env steps, not to its end" in done.stdout, done.stderr
 
 

@@ -143,6 +143,7 @@ def test_with_a_player_process_counters_ratio_and_schedules_resume(tmp_path: Pat
     assert elapsed == sorted(elapsed)
 
 
+@pytest.mark.slow
 def test_solved_counts_games_from_before(tmp_path: Path) -> None:
     """The window of the stop test resumes, in the player process too: 60 games and 40 more are the 100."""
     words = ("--game", TOY_CATCH, *AS_ATARI, "--replay-initial", "1200", "--replay-size", "9000")

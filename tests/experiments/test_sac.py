@@ -22,7 +22,7 @@ from fastdqn.runs.checkpoint import newest, read
 from fastdqn.tools.fresh import play_fresh
 from tests.helpers.control import Ears, Reach, registered
 from tests.helpers.resuming import resume
-from tests.helpers.scripts import ROOT, fastdqn, loaded, only_run, parse, records, summary, train
+from tests.helpers.scripts import ROOT, fastdqn_says, loaded, only_run, parse, records, summary, train
 
 SCRIPT = "31_sac"
 QUIET = ("--threads", "1", "--checkpoint-minutes", "None")
@@ -162,16 +162,16 @@ def test_a_solved_run_plays_fresh_games_with_the_mean_action(tmp_path: Path, mon
 
 def test_what_looks_at_runs_knows_it(tmp_path: Path) -> None:
     run = train(SCRIPT, tmp_path / "run", *FEW, "--max-env-steps", "450")
-    done = fastdqn("evaluate", str(run), "--episodes", "2")
+    done = fastdqn_says("evaluate", str(run), "--episodes", "2")
     assert "2 games, 400 env steps: mean -" in done.stdout, done.stderr
-    done = fastdqn("evaluate", str(run), "--protocol", "nature")
+    done = fastdqn_says("evaluate", str(run), "--protocol", "nature")
     assert done.returncode == 2
     assert done.stderr == "error: The protocol nature is for Atari's games; Pendulum-v1 has rules of its own.\n"
-    done = fastdqn("plot", str(run), "--out", str(tmp_path / "curves.png"))
+    done = fastdqn_says("plot", str(run), "--out", str(tmp_path / "curves.png"))
     assert (tmp_path / "curves.png").exists(), done.stderr
-    done = fastdqn("compare", str(run))
+    done = fastdqn_says("compare", str(run))
     assert "31" in done.stdout, done.stderr
-    done = fastdqn("watch", str(run), "--out", str(tmp_path / "game.gif"), "--values", "--max-env-steps", "20")
+    done = fastdqn_says("watch", str(run), "--out", str(tmp_path / "game.gif"), "--values", "--max-env-steps", "20")
     drawn = "a game of 20 env steps, not to its end" in done.stdout
     assert drawn or done.stderr.startswith("error: Pendulum-v1 cannot be drawn: "), done.stderr
     events = EventAccumulator(str(run))
@@ -229,5 +229,5 @@ def test_it_runs_on_cuda(tmp_path: Path) -> None:
     run = train(SCRIPT, tmp_path, "--cuda", *FEW, "--max-env-steps", "300")
     result = summary(run)
     assert (result["device"], result["updates"]) == ("cuda:0", 281)
-    done = fastdqn("evaluate", str(run), "--episodes", "2")
+    done = fastdqn_says("evaluate", str(run), "--episodes", "2")
     assert "2 games, " in done.stdout, done.stderr

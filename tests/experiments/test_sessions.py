@@ -19,7 +19,18 @@ from fastdqn import process
 from fastdqn.errors import UserError
 from fastdqn.runs.checkpoint import newest, read
 from tests.helpers.resuming import resume
-from tests.helpers.scripts import SESSIONS, Started, fastdqn, loaded, only_run, parse, records, started, summary, train
+from tests.helpers.scripts import (
+    SESSIONS,
+    Started,
+    fastdqn_says,
+    loaded,
+    only_run,
+    parse,
+    records,
+    started,
+    summary,
+    train,
+)
 
 BESIDE = "33_trainer_thread"
 QUIET = ("--threads", "1", "--checkpoint-minutes", "None", "--log-seconds", "1000")
@@ -127,7 +138,7 @@ def test_without_replays_sessions_play_on_before_they_learn(tmp_path: Path) -> N
 def test_evaluate_plot_and_compare_know_it(tmp_path: Path, shared: Path) -> None:
     run = shutil.copytree(shared, tmp_path / "run")
     for words in (("evaluate", str(run), "--episodes", "2"), ("plot", str(run)), ("compare", str(run))):
-        done = fastdqn(*words, cwd=tmp_path)
+        done = fastdqn_says(*words, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
 
 
@@ -200,7 +211,7 @@ def test_a_session_that_fails_ends_the_run(tmp_path: Path) -> None:
 def test_pendulum_is_learnt_by_two(tmp_path: Path, way: str) -> None:
     words = ("--sessions", "2", "--distributed", way, "--max-env-steps", "12000", "--stop-score", "None")
     run = train(SESSIONS, tmp_path, *words, timeout=290.0)
-    done = fastdqn("evaluate", str(run), "--episodes", "20")
+    done = fastdqn_says("evaluate", str(run), "--episodes", "20")
     assert done.returncode == 0, done.stderr
     assert json.loads((run / "evaluation-training.json").read_text())["mean"] >= -250.0
 
@@ -248,7 +259,7 @@ def test_with_a_thread_ppo_learns_and_says_how_old_its_policy_was(tmp_path: Path
     assert summary(run)["updates"] > 10
     assert records(run, "speed.jsonl")[-1]["policy_age"] >= 0.0
     resume(BESIDE, run, "--max-env-steps", "900")
-    done = fastdqn("evaluate", str(run), "--episodes", "2", cwd=tmp_path)
+    done = fastdqn_says("evaluate", str(run), "--episodes", "2", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
 
 
