@@ -6,7 +6,9 @@ import dataclasses
 from collections.abc import Callable
 from functools import partial
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fastdqn.algorithms.a2c import A2CLearner, Policy, Settings
@@ -16,13 +18,14 @@ from fastdqn.algorithms.ppo import PPOLearner
 from fastdqn.algorithms.rollout_work import RolloutSender, RolloutWork
 from fastdqn.algorithms.rollouts import RolloutPlayer
 from fastdqn.envs.build import build_described, spaces_of
-from fastdqn.envs.many import build_games, build_vector_env
+from fastdqn.envs.many import build_centred, build_vector_env, mean_frame
 from fastdqn.envs.vector import VectorEnv, check_num_envs
 from fastdqn.execution.crew import CrewPlan, Plays
 from fastdqn.execution.devices import describe_device, prepare_device
 from fastdqn.execution.player import PlayerWeights
 from fastdqn.forms import fastest_form
 from fastdqn.networks.actor_critic import actor_critic
+from fastdqn.networks.torso import torsos
 from fastdqn.nouns import ActorCriticElsewhere, ActorCriticHere, Beside, RolloutsHere
 from fastdqn.options.actor_critic import (
     GAMES,
@@ -50,8 +53,9 @@ def played_here(
         UserError: there is no such game or device, or not memory enough for so many games.
     """
     device, seeds = prepare_device(run.device, run.cuda, run.threads), seeds_of(run.seed)
-    games, note = build_games(game, vector, seeds.env)
+    games, note, mean = build_centred(game, vector, seeds.env, a2c.center_frames)
     learner = build_learner(seeds, a2c, games.obs_shape, games.num_actions, device)
+    _center(learner, mean)
     player = _player(games, game, a2c, learner.policy, pieces.batch_size)
     notes = (*describe_device(device), note, a2c.describe(pieces.describe()), run.describe_end())
     return ActorCriticHere(device, learner, player, notes)
@@ -88,8 +92,9 @@ def _rollouts(
 ) -> tuple[torch.device, PPOLearner, RolloutPlayer, Policy, tuple[str, ...]]:
     """Return what plays and learns; with weights of its own, whoever plays has a copy."""
     device, seeds = prepare_device(run.device, run.cuda, run.threads), seeds_of(run.seed)
-    games, note = build_games(game, vector, seeds.env)
+    games, note, mean = build_centred(game, vector, seeds.env, ppo.center_frames)
     learner = build_ppo(seeds, ppo, games.obs_shape, games.num_actions, device)
+    _center(learner, mean)
     if len(games.obs_shape) == 1:
         stacks = GameVectors(games.num_envs, 1, ppo.gamma)
         newest = partial(_vectors, stacks, device)
@@ -139,17 +144,23 @@ def gradients_elsewhere(
     return _elsewhere(run, game, a2c, vector, player, players, _gradients_of, size, said)
 
 
-def build_network(seeds: Seeds, obs_shape: tuple[int, ...], num_actions: int, one_stream: bool = False) -> nn.Module:
-    """Return the network on the CPU; the same seed gives the same weights."""
-    return actor_critic(obs_shape, num_actions, torch_generator(seeds.network), one_stream=one_stream)
+def _center(learner: A2CLearner, mean: NDArray[np.float32] | None) -> None:
+    """Let the network subtract a mean frame, if there is one."""
+    if mean is not None:
+        for torso in torsos(learner.network):
+            torso.center_frames(torch.from_numpy(mean).to(learner.device))
 
 
 def build_learner(
     seeds: Seeds, a2c: A2COptions, obs_shape: tuple[int, ...], num_actions: int, device: torch.device
 ) -> A2CLearner:
     """Return the learner, with its network on `device`."""
-    network = build_network(seeds, obs_shape, num_actions).to(device)
-    return _learner_of(network, seeds, a2c)
+    network = actor_critic(
+        *(obs_shape, num_actions, torch_generator(seeds.network)),
+        frame_scale=a2c.frame_scale,
+        center_frames=a2c.center_frames,
+    )
+    return _learner_of(network.to(device), seeds, a2c)
 
 
 def build_ppo(
@@ -157,7 +168,12 @@ def build_ppo(
 ) -> PPOLearner:
     """Return the learner of proximal policy optimisation, with its network on `device`."""
     frames = len(obs_shape) == 3
-    network = build_network(seeds, obs_shape, num_actions, one_stream=frames).to(device)
+    network = actor_critic(
+        *(obs_shape, num_actions, torch_generator(seeds.network)),
+        one_stream=frames,
+        frame_scale=ppo.frame_scale,
+        center_frames=ppo.center_frames,
+    ).to(device)
     settings = Settings(ppo.learning_rate, ppo.adam_epsilon, ppo.entropy_weight, ppo.value_weight, ppo.max_norm)
     order, form = torch_generator(seeds.replay), fastest_form(ppo.precision, device) if frames else PLAIN
     return PPOLearner(network, _noise(seeds, network), settings, ppo.clip, order, form=form)
@@ -182,8 +198,10 @@ def _elsewhere(
     who = f"{each} games at once in each of {count} player process{'es' if count > 1 else ''}, {turns}"
     env, note = build_described(game, "opencv", vector.frame_size, who)  # to be asked what it is
     learner = build_learner(seeds, a2c, *spaces_of(env), device)
+    vector = dataclasses.replace(vector, num_envs=each)
+    _center(learner, mean_frame(game, vector, seeds.env) if a2c.center_frames else None)
     weights = PlayerWeights(learner.network, player.player_device)
-    build = partial(build, run.seed, game, a2c, dataclasses.replace(vector, num_envs=each), size)
+    build = partial(build, run.seed, game, a2c, vector, size)
     plan = CrewPlan(build, count, each, players.synchronous, player.player_timeout)
     notes = (*describe_device(device), note, a2c.describe(update), run.describe_end())
     return ActorCriticElsewhere(device, learner, weights, plan, notes)

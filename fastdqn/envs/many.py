@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastdqn import process
 from fastdqn.envs import games
 from fastdqn.envs.build import build_env, describe
 from fastdqn.envs.serial import SerialVector
 from fastdqn.envs.vector import AtariVector, VectorEnv, check_num_envs
+from fastdqn.errors import UserError
 from fastdqn.options.game import GameOptions, VectorOptions
+from fastdqn.seeds import as_int
+
+MEAN_STEPS = 128
+"""Steps of random play, of each game, of whose frames `mean_frame` is the mean."""
 
 
 def build_games(
@@ -39,6 +45,37 @@ def build_vector_env(
         return SerialVector([build_env(game, "opencv", vector.frame_size, continuous) for _ in range(count)], seed)
     threads = min(vector.env_threads or process.cores(), count)
     return AtariVector(games.rom_of(game.name), game, count, seed, threads, vector.frame_size)
+
+
+def build_centred(
+    game: GameOptions, vector: VectorOptions, seed: np.random.SeedSequence, center: bool
+) -> tuple[VectorEnv, str, NDArray[np.float32] | None]:
+    """Return what `build_games` does, and a mean frame to subtract, if there is to be one.
+
+    Raises:
+        UserError: there is no such game, or not memory enough for so many, or it shows no frames.
+    """
+    return *build_games(game, vector, seed), mean_frame(game, vector, seed) if center else None
+
+
+def mean_frame(game: GameOptions, vector: VectorOptions, seed: np.random.SeedSequence) -> NDArray[np.float32]:
+    """Return the mean frame, (H, W), of some steps of random play of games of its own, not those with this seed.
+
+    Raises:
+        UserError: they show no frames.
+    """
+    seed = np.random.SeedSequence((as_int(seed), 1))
+    games = build_vector_env(game, vector, seed)
+    frames = games.reset()
+    if frames.ndim != 3:
+        raise UserError(f"--center-frames is for pictures, and {game.name} shows vectors.")
+    draws = np.random.default_rng(seed)
+    total = np.zeros(frames.shape[1:], np.float64)
+    for _ in range(MEAN_STEPS):
+        games.send(draws.integers(games.num_actions, size=games.num_envs))
+        games.recv()
+        total += games.newest.mean(axis=0)
+    return (total / MEAN_STEPS).astype(np.float32)
 
 
 def num_envs_of(vector: VectorOptions) -> int:

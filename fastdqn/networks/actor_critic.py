@@ -39,18 +39,22 @@ def actor_critic(
     generator: torch.Generator,
     size: Size = NATURE,
     one_stream: bool = False,
+    frame_scale: float = FRAME_SCALE,
+    center_frames: bool = False,
 ) -> ActorCritic:
     """Return the network for observations of this shape.
 
     (C, H, W): Nature DQN's convolutions (Mnih et al. 2015), then 512 rectified units for the policy and 512 others for
     the value (Lapan 2020, chapter 13), or in `one_stream` the same 512 for both (Mnih et al. 2016, section 5.1;
     Schulman et al. 2017). (D,): two layers of 64 units with tanh for each of the two (Schulman et al. 2017).
+
+    With `center_frames` a mean frame, zero until somebody sets it, is subtracted; pixels are divided by `frame_scale`.
     """
     if len(obs_shape) == 1:
         policy, value = (_perceptron(obs_shape[0], outputs) for outputs in (num_actions, 1))
         return ActorCritic(nn.Identity(), policy, value, generator)
     channels, height, width = obs_shape
-    torso = Torso(channels, height, width, FRAME_SCALE, size=size)
+    torso = Torso(channels, height, width, frame_scale, center_frames, size)
     if one_stream:
         body = nn.Sequential(torso, nn.Linear(torso.features, size.hidden), nn.ReLU())
         policy, value = (Stream(LastLayer(size.hidden, outputs)) for outputs in (num_actions, 1))

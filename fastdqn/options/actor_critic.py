@@ -12,7 +12,27 @@ from fastdqn.options.fields import above_zero, at_least, between
 
 
 @dataclass(frozen=True)
-class A2COptions:
+class FrameOptions:
+    """How frames enter the network."""
+
+    center_frames: bool = False
+    """Subtract from every frame the mean frame of a little random play before the run, so that what moves stands out
+    (LeCun et al. 1998, "Efficient BackProp", 4.3: inputs near zero learn faster)."""
+    frame_scale: float = 256.0
+    """Pixels are divided by this before they enter the network (Lapan 2020, chapter 13)."""
+
+    def check(self) -> None:
+        """Raise UserError for a value out of range."""
+        above_zero(self.frame_scale, "--frame-scale")
+
+    @property
+    def described(self) -> str:
+        """A few words about it, with a comma before; none where nothing is done."""
+        return f", centred frames over {self.frame_scale:g}" if self.center_frames else ""
+
+
+@dataclass(frozen=True)
+class A2COptions(FrameOptions):
     """Advantage actor-critic. The defaults are Lapan's for Pong (2020, chapter 13)."""
 
     learning_rate: float = 1e-3
@@ -32,6 +52,7 @@ class A2COptions:
 
     def check(self) -> None:
         """Raise UserError for a value out of range."""
+        super().check()
         above_zero(self.learning_rate, "--learning-rate")
         above_zero(self.adam_epsilon, "--adam-epsilon")
         between(self.gamma, 0.0, 1.0, "--gamma")
@@ -44,12 +65,13 @@ class A2COptions:
         """Return one line that says what is learnt from; `update` says what an update is made of."""
         return (
             f"learns by advantage actor-critic: Adam {self.learning_rate:g}, {self.n_step}-step returns, gamma "
-            f"{self.gamma:g}, entropy {self.entropy_weight:g}, gradients clipped to {self.max_norm:g}, {update}"
+            f"{self.gamma:g}, entropy {self.entropy_weight:g}, gradients clipped to {self.max_norm:g}{self.described}, "
+            f"{update}"
         )
 
 
 @dataclass(frozen=True)
-class PPOOptions:
+class PPOOptions(FrameOptions):
     """Proximal policy optimisation. The defaults are Schulman et al.'s for Atari (2017, table 5), but for
     4 epochs instead of 3, the clip, which stays, and a weight of the value that counts the squared error whole."""
 
@@ -84,6 +106,7 @@ class PPOOptions:
 
     def check(self) -> None:
         """Raise UserError for a value out of range."""
+        super().check()
         above_zero(self.learning_rate, "--learning-rate")
         at_least(self.learning_rate_decay, 1, "--learning-rate-decay")
         above_zero(self.adam_epsilon, "--adam-epsilon")
@@ -104,7 +127,7 @@ class PPOOptions:
         return (
             f"learns by proximal policy optimisation: Adam {rate}, {self.rollout_steps} steps of each "
             f"game, {self.epochs} epochs in batches of {self.batch_size}, clip {self.clip:g}, lambda "
-            f"{self.trace_decay:g}, gamma {self.gamma:g}, entropy {self.entropy_weight:g}"
+            f"{self.trace_decay:g}, gamma {self.gamma:g}, entropy {self.entropy_weight:g}{self.described}"
         )
 
 
@@ -192,8 +215,13 @@ _FRAMES: Mapping[str, Any] = {"max_env_steps": 50_000_000, "stop_score": None}  
 
 ACTOR_CRITICS: Mapping[str, ActorCriticPreset] = {
     "pong": ActorCriticPreset(
-        "Lapan 2020, chapter 13: 8 games a player, solved above 18",
-        {**_GAMES, "run": {"max_env_steps": 10_000_000, "stop_score": 18.0}},
+        "Lapan 2020, chapter 13: 8 games a player, solved above 18; for PPO centred frames and a larger step size, by "
+        "this project (LOG.md)",
+        {
+            **_GAMES,
+            "run": {"max_env_steps": 10_000_000, "stop_score": 18.0},
+            "ppo": {"learning_rate": 5e-4, "learning_rate_decay": 600_000, "center_frames": True, "frame_scale": 64.0},
+        },
     ),
     "breakout": ActorCriticPreset(
         "Lapan 2020, chapter 13: four gradients an update, solved above 400",

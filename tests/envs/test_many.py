@@ -9,9 +9,10 @@ import pytest
 
 from fastdqn import process
 from fastdqn.envs import many
-from fastdqn.envs.many import build_vector_env, num_envs_of
+from fastdqn.envs.many import build_vector_env, mean_frame, num_envs_of
 from fastdqn.errors import UserError
 from fastdqn.options.game import GameOptions, VectorOptions
+from tests.helpers.scripts import parse
 
 PONG = GameOptions(name="pong")
 SEED = np.random.SeedSequence(5)
@@ -33,3 +34,18 @@ def test_how_many_games_and_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_more_games_than_memory_are_refused() -> None:
     with pytest.raises(UserError, match="games at once need"):
         build_vector_env(PONG, VectorOptions(num_envs=10_000_000), SEED)
+
+
+def test_the_mean_frame_is_that_of_random_play() -> None:
+    vector = VectorOptions(num_envs=2, env_threads=1)
+
+    def mean_of(seed: np.random.SeedSequence, game: GameOptions = PONG) -> Any:
+        return mean_frame(game, vector, seed)
+
+    mean = mean_of(SEED)
+    assert (mean.shape, mean.dtype) == ((84, 84), np.float32)
+    assert np.array_equal(mean, mean_of(SEED))
+    other = mean_of(np.random.SeedSequence(6))
+    assert 0.0 < np.abs(mean - other).mean() < 1.0  # the background is the same
+    with pytest.raises(UserError, match=r"^--center-frames is for pictures, and CartPole-v1 shows vectors"):
+        mean_of(SEED, parse("20_a2c", "--game", "CartPole-v1").game)

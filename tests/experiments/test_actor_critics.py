@@ -144,6 +144,16 @@ def test_atari_with_several_players(tmp_path: Path, script: str) -> None:
     assert result["episodes"] >= 1
 
 
+@pytest.mark.slow
+def test_players_subtract_the_same_mean_frame(tmp_path: Path) -> None:
+    words = ("--num-envs", "2", "--batch-size", "8", "--pieces", "2", "--max-env-steps", "200", "--center-frames")
+    words = (*words, "--frame-scale", "64", "--threads", "1", "--checkpoint-minutes", "None", "--max-frames", "200")
+    first = learnt(train("20_a2c", tmp_path / "a", *words))
+    assert first == learnt(train("21_a3c_data", tmp_path / "b", *words, "--synchronous", "--players", "1"))
+    plain = learnt(train("20_a2c", tmp_path / "c", *(word for word in words if word != "--center-frames")))
+    assert first[0] != plain[0]
+
+
 def test_what_looks_at_runs_knows_actor_critics(tmp_path: Path) -> None:
     run = train("20_a2c", tmp_path / "cart", *PIECES, "--max-env-steps", "300")
     done = fastdqn_says("evaluate", str(run), "--episodes", "3")
@@ -155,7 +165,10 @@ def test_what_looks_at_runs_knows_actor_critics(tmp_path: Path) -> None:
     assert (tmp_path / "curves.png").exists(), done.stderr
     done = fastdqn_says("compare", str(run))
     assert "20" in done.stdout, done.stderr
-    pong = train("20_a2c", tmp_path / "pong", "--num-envs", "2", "--max-env-steps", "150", "--max-frames", "200")
+    words = ("--num-envs", "2", "--max-env-steps", "150", "--max-frames", "200", "--center-frames")
+    pong = train("20_a2c", tmp_path / "pong", *words)
+    mean = weights_of(pong)["body.mean_frame"]
+    assert 50.0 < mean.mean() < 150.0  # Pong's background
     done = fastdqn_says("evaluate", str(pong), "--episodes", "2", "--num-envs", "2")
     assert "2 games, " in done.stdout, done.stderr
     done = fastdqn_says("watch", str(pong), "--out", str(tmp_path / "pong.gif"), "--values", "--max-env-steps", "20")

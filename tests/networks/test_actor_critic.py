@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from fastdqn.networks.actor_critic import actor_critic
+from fastdqn.networks.torso import torsos
 
 SHAPE = (4, 84, 84)
 
@@ -65,3 +66,16 @@ def test_a_seed_fixes_the_weights() -> None:
     same, other = network((4,)).state_dict(), network((4,), seed=1).state_dict()
     assert all(torch.equal(one[name], same[name]) for name in one)
     assert not any(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_a_mean_frame_is_subtracted_before_the_division() -> None:
+    rng = torch.Generator().manual_seed(0)
+    found = actor_critic(SHAPE, 6, rng, one_stream=True, frame_scale=64.0, center_frames=True)
+    mean = torch.rand(84, 84) * 200.0
+    (torso,) = torsos(found)
+    torso.center_frames(mean)
+    obs = torch.randint(0, 256, (2, *SHAPE), dtype=torch.uint8)
+    convs, hidden, relu = torso.convs, *list(found.get_submodule("body"))[1:]
+    features = relu(hidden(convs((obs.float() - mean) / 64.0)))
+    torch.testing.assert_close(found(obs)[0], found.get_submodule("policy")(features))
+    assert torch.equal(found.state_dict()["body.0.mean_frame"], mean)

@@ -26,6 +26,15 @@ def test_pongs_are_the_books(script: str) -> None:
         assert (options.pieces.batch_size, options.pieces.pieces) == (32, 4)
 
 
+def test_ppo_has_settings_of_its_own_on_pong_and_the_papers_elsewhere() -> None:
+    pong, other = parse("41_ppo_ranks").ppo, parse("41_ppo_ranks", "--game", "seaquest").ppo
+    assert (pong.learning_rate, pong.center_frames, pong.frame_scale) == (5e-4, True, 64.0)
+    assert (other.learning_rate, other.center_frames, other.frame_scale) == (2.5e-4, False, 256.0)
+    assert not parse("41_ppo_ranks", "--game", "CartPole-v1").ppo.center_frames
+    with pytest.raises(UserError, match=r"^--frame-scale must be"):
+        parse("20_a2c", "--frame-scale", "0")
+
+
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_games_have_their_own(script: str) -> None:
     breakout = parse(script, "--game", "breakout")
