@@ -104,7 +104,7 @@ def _on_signal(number: int, _frame: FrameType | None) -> None:
         _tell(b"\nInterrupted.\n")
         kill_children()
         os._exit(128 + _first)
-    _tell(b"\nStopping; press Ctrl-C again to leave at once.\n")
+    _tell(b"\nStopping; press Ctrl-C again to leave at once, without a checkpoint.\n")
 
 
 def _tell(words: bytes) -> None:

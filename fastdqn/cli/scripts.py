@@ -21,7 +21,7 @@ from fastdqn.options.groups import Groups, check, defaults_of, flag_of, groups_o
 from fastdqn.options.parts import VARIANTS
 from fastdqn.options.presets import NO_EPSILON, changed, record_changes, with_names
 from fastdqn.options.run import STOP_EPSILON, RunOptions
-from fastdqn.terminal import complain
+from fastdqn.terminal import complain, console
 
 if TYPE_CHECKING:
     from fastdqn.runs.run import Run
@@ -67,8 +67,11 @@ def start(
 
 
 def _examined(run: Run) -> int:
+    from fastdqn.runs.checkpoint import checkpoints_in
     from fastdqn.tools.fresh import play_fresh
 
+    if run.reason == "interrupted" and checkpoints_in(run.folder):
+        console().print(f"--resume {run.folder} goes on from there", soft_wrap=True)
     play_fresh(run)
     return 0
 
@@ -220,7 +223,7 @@ def _resumed(
     if _value_of("--variant", words) == "all" or (_value_of("--seeds", words) or "1") != "1":
         raise UserError("--resume resumes one run; leave out --variant all and --seeds.")
     runs_dir = Path(_value_of("--runs-dir", words) or RunOptions().runs_dir)
-    folder = latest_run(runs_dir) if resume == "latest" else Path(resume)
+    folder = latest_run(runs_dir, script) if resume == "latest" else Path(resume)
     header = newest(folder, _flag("resume-previous", words, False))
     if script is not None and script != header.script:
         raise UserError(f"The run {folder} is one of {header.script}; resume it with that script.")

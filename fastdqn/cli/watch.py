@@ -50,5 +50,5 @@ def watch(options: Watch) -> int:
     with process.running():
         watched = record(agent, options.out, options.seed, epsilon, options.values, options.max_env_steps)
     ended = "" if watched.over else ", not to its end"
-    print(f"a game of {watched.env_steps:,} env steps{ended}, score {watched.score:g}; written: {options.out}")
+    print(f"{run}: a game of {watched.env_steps:,} env steps{ended}, score {watched.score:g}; written: {options.out}")
     return process.exit_code()

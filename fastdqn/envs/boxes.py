@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, Discrete
 
 from fastdqn.envs.own import OwnEnv, check_actions, kind_of, plain_said_of, said_of
 from fastdqn.errors import RunError, UserError
@@ -99,10 +99,11 @@ class ControlEnv(BoxEnv):
         return np.clip(scaled, self._low, self._high)
 
     def _check_actions(self, actions: Any) -> None:
+        numbered = isinstance(actions, Discrete)
         if not isinstance(actions, Box) or len(actions.shape) != 1 or "float" not in str(cast(Any, actions).dtype):
             raise UserError(
                 f"{self.name} has the action space {kind_of(actions)}, but an agent here acts with a vector of "
-                "numbers: a Box of floats (A,)."
+                f"numbers: a Box of floats (A,){'; 20 to 22 and 41 choose one of several' if numbered else ''}."
             )
         box = cast(Any, actions)
         low, high = np.asarray(box.low, np.float64), np.asarray(box.high, np.float64)

@@ -88,4 +88,5 @@ def describe_games(envs: VectorEnv, game: GameOptions) -> str:
     side = envs.obs_shape[-1]
     how = f"in {envs.threads} emulator threads" if envs.threads else "one after the other"
     shown = f"vectors of {side} numbers" if len(envs.obs_shape) == 1 else f"{side}x{side} frames"
-    return describe(game, f"{envs.num_envs} games at once {how}, {shown}")
+    games = "one game" if envs.num_envs == 1 else f"{envs.num_envs} games at once {how}"
+    return describe(game, f"{games}, {shown}")

@@ -174,16 +174,18 @@ def newest(run: Path, previous: bool = False) -> Header:
     return header
 
 
-def latest_run(runs: Path) -> Path:
-    """Return the run with the newest checkpoint among those in the folder `runs`, and in series in it.
+def latest_run(runs: Path, script: str | None = None) -> Path:
+    """Return the run with the newest checkpoint among those in the folder `runs`, and in series in it; of `script`, if
+    that is named.
 
     Raises:
-        UserError: there is none.
+        UserError: there is none, or the newest one is damaged.
     """
     found = [path for pattern in ("*", "*/*/*") for path in runs.glob(f"{pattern}/{FOLDER}/*.checkpoint")]
-    if not found:
-        raise UserError(f"--resume latest: no run in {runs} has a checkpoint.")
-    return max(found, key=_written).parent.parent
+    for path in sorted(found, key=_written, reverse=True):
+        if script is None or read_header(path).script == script:
+            return path.parent.parent
+    raise UserError(f"--resume latest: no run {f'of {script} ' if script else ''}in {runs} has a checkpoint.")
 
 
 def read_header(path: Path) -> Header:

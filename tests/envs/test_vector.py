@@ -141,7 +141,7 @@ def test_options_of_the_game_reach_the_emulator() -> None:
         frames.append(int(env._length[0]))
     assert np.diff(frames).tolist() == [2, 2]
     line = describe_games(env, GameOptions(name="pong", frame_skip=2))
-    assert line.startswith("PongNoFrameskip-v4: 1 games at once in 1 emulator threads, 84x84 frames, frame skip 2")
+    assert line.startswith("PongNoFrameskip-v4: one game, 84x84 frames, frame skip 2")
 
 
 def test_more_games_than_memory_are_refused() -> None:
