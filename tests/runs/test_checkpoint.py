@@ -132,6 +132,19 @@ def test_without_a_checkpoint_it_is_one_sentence(tmp_path: Path) -> None:
         checkpoint.latest_run(tmp_path)
 
 
+def test_the_latest_run_is_one_of_the_script_that_asks(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    saved(tmp_path / "a", {})
+    other = Checkpoints(tmp_path / "b", {**ABOUT, "script": "31_sac"})
+    other.begin(1, dict)
+    other.ended(wait=True)
+    assert checkpoint.latest_run(tmp_path, "09_cuda_graph") == tmp_path / "a"
+    assert checkpoint.latest_run(tmp_path, "31_sac") == tmp_path / "b"
+    with pytest.raises(UserError, match=r"no run of 01_baseline in .* has a checkpoint"):
+        checkpoint.latest_run(tmp_path, "01_baseline")
+
+
 def test_a_failure_in_the_thread_is_raised_here_and_abandons_what_waits(tmp_path: Path) -> None:
     abandoned = []
 
