@@ -179,12 +179,14 @@ def latest_run(runs: Path, script: str | None = None) -> Path:
     that is named.
 
     Raises:
-        UserError: there is none, or the newest one is damaged.
+        UserError: there is none.
     """
     found = [path for pattern in ("*", "*/*/*") for path in runs.glob(f"{pattern}/{FOLDER}/*.checkpoint")]
     for path in sorted(found, key=_written, reverse=True):
-        if script is None or read_header(path).script == script:
-            return path.parent.parent
+        with contextlib.suppress(UserError):  # whoever resumes what cannot be read is told why
+            if script is not None and read_header(path).script != script:
+                continue
+        return path.parent.parent
     raise UserError(f"--resume latest: no run {f'of {script} ' if script else ''}in {runs} has a checkpoint.")
 
 

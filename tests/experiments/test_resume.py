@@ -73,7 +73,7 @@ AVERAGE = ("--prioritized", "--importance-decay", "260", "--target-average", "0.
     ("script", "words"),
     [
         ("01_baseline", PLAIN),
-        ("02_play_steps", (*PLAIN, "--steps", "4")),
+        pytest.param("02_play_steps", (*PLAIN, "--steps", "4"), marks=pytest.mark.slow),
         *(pytest.param(script, VECTOR, marks=pytest.mark.slow) for script in ("06_vector_env", "08_overlap")),
         ("07_device_replay", VECTOR),
         ("09_cuda_graph", (*VECTOR, "--center-frames", "--final-learning-rate", "1e-5")),

@@ -74,7 +74,7 @@ def test_another_script_and_wrong_folders_are_one_sentence(stopped_run: Path, tm
         parse(SCRIPT, "--resume", str(stopped_run / "config.json"))
     with pytest.raises(UserError, match="has no checkpoint to resume"):
         parse(SCRIPT, "--resume", str(tmp_path))
-    with pytest.raises(UserError, match=r"no run in .* has a checkpoint"):
+    with pytest.raises(UserError, match=r"no run of 09_cuda_graph in .* has a checkpoint"):
         parse(SCRIPT, "--resume", "latest", "--runs-dir", str(tmp_path))
 
 

@@ -119,6 +119,7 @@ def check_two(run: Path, way: str) -> None:
     assert same == (way == "shared")
 
 
+@pytest.mark.slow
 def test_several_sessions_resume(tmp_path: Path) -> None:
     run = train(SESSIONS, tmp_path, *TWO, "--max-env-steps", "300", "--checkpoint-env-steps", "100")
     assert summary(run)["updates"] == 2 * (150 - 19)  # they went on after each checkpoint
