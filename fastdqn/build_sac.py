@@ -83,7 +83,8 @@ def sessions_elsewhere(
     device, seeds = prepare_device(run.device, run.cuda, run.threads), seeds_of(run.seed)
     count, each = sessions.sessions or 1, vector.num_envs or 1
     check_num_envs(count * each)
-    who = f"{each} at once in each of {count} session process{'es' if count > 1 else ''}"
+    of_each = "one game" if each == 1 else f"{each} games at once"
+    who = f"{of_each} in each of {count} session process{'es' if count > 1 else ''}"
     env, note = build_described(game, "opencv", vector.frame_size, who, continuous=True)  # to be asked what it is
     (obs_size,), num_actions = spaces_of(env)
     check_box_memory(sac.replay_size, obs_size, num_actions, device, replays=count)

@@ -189,12 +189,12 @@ def test_kill_9_of_the_process_that_counts(tmp_path: Path) -> None:
 @pytest.mark.slow
 @posix
 def test_a_session_that_hangs_ends_the_run(tmp_path: Path) -> None:
-    with started(SESSIONS, tmp_path, *LONG, "--session-timeout", "3") as run:
+    with started(SESSIONS, tmp_path, *LONG, "--session-timeout", "12") as run:
         reach(run)
         run.players()[0].suspend()
-        code, _, err = run.finish()
+        code, _, err = run.finish(30)
     assert code == 1
-    assert re.fullmatch(r"error: The session [12] process has sent nothing for 3 seconds and counts as hung\.\n", err)
+    assert re.fullmatch(r"error: The session [12] process has sent nothing for 12 seconds and counts as hung\.\n", err)
 
 
 @pytest.mark.slow
