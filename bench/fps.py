@@ -29,7 +29,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -313,11 +313,20 @@ def bench(options: BenchOptions) -> int:
 
 
 def main() -> int:
-    try:
-        words = sys.argv[1:]
-        end = words.index("--") if "--" in words else len(words)
+    words = sys.argv[1:]
+    end = words.index("--") if "--" in words else len(words)
+
+    def work() -> int:
         options = parsed(BenchOptions, words[:end], BenchOptions(), __doc__ or "")
         return bench(dataclasses.replace(options, extra=tuple(words[end + 1 :])))
+
+    return exit_code(work)
+
+
+def exit_code(work: Callable[[], int]) -> int:
+    """Return the exit code of `work`; what goes wrong in it is one sentence."""
+    try:
+        return work()
     except (UserError, RunError) as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code

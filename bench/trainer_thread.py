@@ -27,7 +27,7 @@ from rich.console import Console
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # where bench is, if this file is run
 
-from bench.fps import steady_state
+from bench.fps import exit_code, steady_state
 from bench.paced import WORK, amount_for
 from fastdqn import process
 from fastdqn.cli.parser import parsed
@@ -126,14 +126,7 @@ def bench(options: ThreadOptions) -> int:
 
 
 def main() -> int:
-    try:
-        return bench(parsed(ThreadOptions, sys.argv[1:], ThreadOptions(), __doc__ or ""))
-    except (UserError, RunError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
-    except OSError as error:
-        print(f"error: Cannot write to {error.filename}: {error.strerror or error}.", file=sys.stderr)
-        return 1
+    return exit_code(lambda: bench(parsed(ThreadOptions, sys.argv[1:], ThreadOptions(), __doc__ or "")))
 
 
 if __name__ == "__main__":
