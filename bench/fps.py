@@ -223,12 +223,13 @@ def summarise(
     rows: list[Row], trials: dict[str, list[dict[str, Any]]], ceilings: dict[Any, list[float]], options: BenchOptions
 ) -> list[Any]:
     """Return one dict a row: medians, gains and shares of the ceilings."""
-    first = [trial["env_steps_per_s"] for trial in trials[rows[0].label]]
-    before, kind = first, rows[0].rung.family
+    firsts: dict[str, list[float]] = {}  # of each family: other algorithms' speeds are no gain
+    before, kind = [], ""
     lines: list[dict[str, Any]] = []
     for row in rows:
         speeds = [trial["env_steps_per_s"] for trial in trials[row.label]]
-        if row.rung.family != kind:  # another algorithm: no gain over the row above
+        first = firsts.setdefault(row.rung.family, speeds)
+        if row.rung.family != kind:
             before, kind = speeds, row.rung.family
         first_trial = trials[row.label][0]
         median = {k: statistics.median(t[k] for t in trials[row.label]) for k in first_trial if k != "profile"}
@@ -240,6 +241,7 @@ def summarise(
         lines.append(
             {
                 "row": row.label,
+                "family": row.rung.family,
                 **median,
                 "env_steps_per_s_all": speeds,
                 "gain_over_previous": median_ratio(speeds, before),

@@ -11,6 +11,8 @@ from rich.table import Table
 
 from fastdqn.runs.stopwatch import percentages
 
+FAMILIES = {"dqn": "DQN and its kin", "actor-critic": "actor-critics", "sac": "soft actor-critic"}
+
 
 def spread(values: list[float]) -> str:
     """Return median and range."""
@@ -22,7 +24,7 @@ def spread(values: list[float]) -> str:
 def print_table(console: Console, lines: list[dict[str, Any]], ceilings: dict[Any, list[float]], stamp: Any) -> None:
     """Print a line for each row, then the ceilings, where the time of loops went if asked for, and the machine."""
     table = Table(title="Steady state, median of the repeats (range)", title_justify="left")
-    for heading in ("script", "env steps/s", "x previous", f"x {lines[0]['row'][:2]}", "updates/s", "samples/step"):
+    for heading in ("script", "env steps/s", "x previous", "x first", "updates/s", "samples/step"):
         table.add_column(heading, justify="left" if heading == "script" else "right")
     for heading in ("of env-only", "of update-only", "RSS GB", "device GB"):
         table.add_column(heading, justify="right")
@@ -53,23 +55,46 @@ def print_table(console: Console, lines: list[dict[str, Any]], ceilings: dict[An
 
 
 def draw(lines: list[dict[str, Any]], path: Path, stamp: dict[str, Any]) -> None:
-    """Draw each row's median as a bar, with its range."""
+    """Draw each row's median as a bar, with its range: a panel for each family, whose speeds can be compared."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    labels = [line["row"] for line in lines]
-    medians = [line["env_steps_per_s"] for line in lines]
-    lower = [m - min(line["env_steps_per_s_all"]) for m, line in zip(medians, lines, strict=True)]
-    upper = [max(line["env_steps_per_s_all"]) - m for m, line in zip(medians, lines, strict=True)]
-    figure, axes = pyplot.subplots(figsize=(8, 1.2 + 0.5 * len(lines)), layout="constrained")
-    axes.barh(labels, medians, xerr=[lower, upper], color="#4477aa", ecolor="#222222", capsize=3)
-    for y, (line, median) in enumerate(zip(lines, medians, strict=True)):
-        axes.text(median * 0.02, y, f"{median:,.1f}  (x{line['gain_over_first']:.2f})", va="center", color="white")
-    axes.invert_yaxis()
-    axes.set_xlabel("env steps/s, median and range")
-    axes.set_title(f"{stamp['gpu'] or stamp['cpu'].split(' family')[0]}, {stamp['cores']} cores", fontsize=10)
-    axes.spines[["top", "right"]].set_visible(False)
+    families = {family: [line for line in lines if line["family"] == family] for family in _families(lines)}
+    sizes = [len(rows) + 0.9 for rows in families.values()]
+    figure, panels = pyplot.subplots(
+        len(families),
+        squeeze=False,
+        figsize=(8, 0.8 + 0.38 * sum(sizes)),
+        height_ratios=sizes,
+        layout="constrained",
+    )
+    for axes, (family, rows) in zip(panels[:, 0], families.items(), strict=True):
+        medians = [line["env_steps_per_s"] for line in rows]
+        highest = [max(line["env_steps_per_s_all"]) for line in rows]
+        lower = [m - min(line["env_steps_per_s_all"]) for m, line in zip(medians, rows, strict=True)]
+        upper = [h - m for h, m in zip(highest, medians, strict=True)]
+        axes.barh([line["row"] for line in rows], medians, xerr=[lower, upper], color="#4477aa", capsize=3)
+        for y, (line, median, high) in enumerate(zip(rows, medians, highest, strict=True)):
+            axes.text(high, y, f"  {median:,.1f} ({_gain(line, rows[0])})", va="center", fontsize=9)
+        axes.set_xlim(0, 1.25 * max(highest))
+        axes.invert_yaxis()
+        axes.set_title(FAMILIES.get(family, family), fontsize=9, loc="left")
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[-1, 0].set_xlabel("env steps/s, median and range; x: the panel's first row, at equal samples per env step")
+    figure.suptitle(f"{stamp['gpu'] or stamp['cpu'].split(' family')[0]}, {stamp['cores']} cores", fontsize=10)
     figure.savefig(path, dpi=120)
     pyplot.close(figure)
+
+
+def _gain(line: dict[str, Any], first: dict[str, Any]) -> str:
+    """Return the gain over `first`, or how many samples an env step has where they are others."""
+    samples = line["samples_per_step"]
+    if abs(samples - first["samples_per_step"]) > 0.05 * samples:
+        return f"{samples:.3g} samples per env step"
+    return f"x{line['gain_over_first']:.2f}"
+
+
+def _families(lines: list[dict[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(line["family"] for line in lines))

@@ -41,7 +41,7 @@ class Sources(NamedTuple):
 
 
 NEWEST = Sources(
-    ladder="20261122-200510-fps-cpu",
+    ladder="20261124-032547-fps-cpu",
     ladder_before="20261122-054313-fps-cpu",
     steps="20261121-123913-sweep-cpu",
     parts="20261122-201750-sweep-cpu",

@@ -194,7 +194,7 @@ def test_what_does_not_play_atari_plays_its_own_game() -> None:
 
 
 def test_another_algorithm_is_no_gain_over_the_row_above() -> None:
-    """A2C plays ten times what 01 plays, 41 half of that; 31 is another one again."""
+    """A2C plays ten times what 01 plays, 41 half of that; 31 is another one again. Gains are those within a family."""
     rungs = {rung.script[:2]: fps_ladder.Row(rung.script, rung) for rung in fps_ladder.LADDER}
     rows = [rungs["01"], rungs["20"], rungs["41"], rungs["31"]]
     counts = {"samples_per_step": 1.0, "batch_size": 8, "players": 1, "games": 8, "profile": {}}
@@ -203,7 +203,7 @@ def test_another_algorithm_is_no_gain_over_the_row_above() -> None:
     asked = {pair for row in rows for pair in fps.ceilings_of(row, trials[row.label][0], fps.BenchOptions()).items()}
     lines = fps.summarise(rows, trials, {key: [2000.0] for key in asked}, fps.BenchOptions())
     assert [line["gain_over_previous"] for line in lines] == [1.0, 1.0, 0.5, 1.0]
-    assert [line["gain_over_first"] for line in lines] == [1.0, 10.0, 5.0, 3.0]
+    assert [line["gain_over_first"] for line in lines] == [1.0, 1.0, 0.5, 1.0]
 
 
 def test_beside_busy_processes() -> None:
