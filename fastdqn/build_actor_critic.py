@@ -200,7 +200,7 @@ def _elsewhere(
     learner = build_learner(seeds, a2c, *spaces_of(env), device)
     vector = dataclasses.replace(vector, num_envs=each)
     _center(learner, mean_frame(game, vector, seeds.env) if a2c.center_frames else None)
-    weights = PlayerWeights(learner.network, player.player_device)
+    weights = PlayerWeights(learner.network, player.player_device, count)
     build = partial(build, run.seed, game, a2c, vector, size)
     plan = CrewPlan(build, count, each, players.synchronous, player.player_timeout)
     notes = (*describe_device(device), note, a2c.describe(update), run.describe_end())

@@ -100,7 +100,8 @@ def sessions_elsewhere(
     memory = describe_box_replay(sac.replay_size, obs_size, num_actions, device)
     memory = f"{memory} in each session" if count > 1 else memory
     notes = (*describe_device(device), note, sessions.describe(), sac.describe(), run.describe_end(), memory)
-    return ControlElsewhere(device, learner, PlayerWeights(learner.network, "same"), commons, descents, plan, notes)
+    weights = PlayerWeights(learner.network, "same", count)
+    return ControlElsewhere(device, learner, weights, commons, descents, plan, notes)
 
 
 def _session_of(

@@ -151,7 +151,7 @@ class Crew(NothingUnfinished):
         self._children = [
             ChildProcess(
                 _play,
-                (plan.build, weights.network, i, others, capacity, None if hands is None else hands[i]),
+                (plan.build, weights.networks[i], i, others, capacity, None if hands is None else hands[i]),
                 self.called if plan.players == 1 else f"{self.called} {i + 1}",
                 capacity,
                 plan.timeout,

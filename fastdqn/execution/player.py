@@ -55,31 +55,65 @@ class _Wire(NamedTuple):
     reason: str | None
 
 
-class PlayerWeights:
-    """The weights that the player acts with.
+PlayerDevice = Literal["same", "cpu", "all"]
 
-    With `player_device` "same" they are the learner's own, in shared memory (CUDA: by CUDA IPC): each update is
-    noticed at once and nothing is copied. With "cpu", and always for a learner on mps, whose memory processes cannot
-    share, they are a shared copy that `publish` refreshes.
+
+def player_devices(
+    learns_on: torch.device, player_device: PlayerDevice, players: int, gpus: int | None = None
+) -> list[torch.device]:
+    """Return where each of several players evaluates the network.
+
+    Args:
+        learns_on: the learner's device.
+        player_device: "same" is the learner's, "cpu" the CPU, "all" each CUDA device in turn, from the learner's on.
+            A learner on the CPU has players there, and so has one on mps, whose memory processes cannot share.
+        players: how many.
+        gpus: CUDA devices that there are; by default those of this machine.
+    """
+    if learns_on.type != "cuda" or player_device == "cpu":
+        return [torch.device("cpu")] * players
+    if player_device == "same":
+        return [learns_on] * players
+    count, first = gpus or torch.cuda.device_count(), learns_on.index or 0
+    return [learns_on if i % count == 0 else torch.device("cuda", (first + i) % count) for i in range(players)]
+
+
+class PlayerWeights:
+    """The weights that players act with.
+
+    On the learner's own device they are the learner's own, in shared memory (CUDA: by CUDA IPC): each update is
+    noticed at once and nothing is copied. On any other device they are a copy there, shared by all players of that
+    device, that `publish` refreshes.
+
+    Args:
+        network: the learner's, on its device.
+        player_device: where players evaluate it, as in `player_devices`.
+        players: how many there are.
     """
 
-    def __init__(self, network: nn.Module, player_device: Literal["same", "cpu"]) -> None:
-        """Take the learner's network, on its device."""
+    def __init__(self, network: nn.Module, player_device: PlayerDevice, players: int = 1) -> None:
         self._source = network
-        learns_on = next(network.parameters()).device.type
-        shared = learns_on == "cpu" or (learns_on == "cuda" and player_device == "same")
-        self._copy = None if shared else copy.deepcopy(network).cpu()
-        self.network = (self._copy or network).share_memory()
+        here = next(network.parameters()).device
+        devices = player_devices(here, player_device, players)
+        there = dict.fromkeys(device for device in devices if device != here)
+        self._copies = {device: copy.deepcopy(network).to(device) for device in there}
+        self.networks = [self._copies.get(device, network).share_memory() for device in devices]
+        """One for each player."""
+
+    @property
+    def network(self) -> nn.Module:
+        """The first player's."""
+        return self.networks[0]
 
     @property
     def device(self) -> torch.device:
-        """Where the player evaluates the network."""
+        """Where the first player evaluates the network."""
         return next(self.network.parameters()).device
 
     def publish(self) -> None:
-        """Let the player have the learner's newest weights; free when they are the same."""
-        if self._copy is not None:
-            self._copy.load_state_dict(self._source.state_dict())
+        """Let players have the learner's newest weights; free where they are the same."""
+        for there in self._copies.values():
+            there.load_state_dict(self._source.state_dict())
 
 
 class PlayerPlan(NamedTuple):

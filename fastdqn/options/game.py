@@ -106,10 +106,11 @@ class VectorOptions:
 class PlayerOptions:
     """A player in a process of its own."""
 
-    player_device: Literal["same", "cpu"] = beside("same")
-    """Where the player evaluates the network: on the learner's device with the very same weights, or on
+    player_device: Literal["same", "cpu", "all"] = beside("same")
+    """Where a player evaluates the network: on the learner's device with the very same weights, or on
     the CPU with a copy that the learner refreshes, and waits for, after each update (for systems without
-    CUDA IPC, and always with --device mps)."""
+    CUDA IPC, and always with --device mps), or, where there are several players, on all CUDA devices in turn,
+    with a copy on each but the learner's."""
     player_timeout: float = beside(60.0)
     """Seconds without a transition after which a living player counts as hung."""
 

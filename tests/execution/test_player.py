@@ -15,7 +15,8 @@ from fastdqn.algorithms.exploration import epsilon_at
 from fastdqn.build import build_player
 from fastdqn.envs.build import build_env
 from fastdqn.errors import RunError
-from fastdqn.execution.player import Message, PlayerProcess, PlayerWeights
+from fastdqn.execution import player as execution_player
+from fastdqn.execution.player import Message, PlayerProcess, PlayerWeights, player_devices
 from fastdqn.options.dqn import DQNOptions
 from fastdqn.options.game import PlayerOptions
 from fastdqn.replay.nstep import NStep
@@ -108,6 +109,31 @@ def test_an_optimiser_step_goes_to_the_shared_weights_themselves() -> None:
     learner.network.head[2].bias.grad = torch.ones(6)  # type: ignore[index, union-attr]
     learner.group.optimizer.step()
     assert not torch.equal(before, shared.network.state_dict()["head.2.bias"])
+
+
+def test_players_are_spread_over_the_devices() -> None:
+    cpu, (first, second, third) = torch.device("cpu"), (torch.device("cuda", i) for i in range(3))
+    assert player_devices(cpu, "all", 2, gpus=2) == player_devices(first, "cpu", 2) == [cpu, cpu]
+    assert player_devices(torch.device("mps"), "same", 1) == [cpu]
+    assert player_devices(second, "same", 2, gpus=3) == [second, second]
+    assert player_devices(second, "all", 4, gpus=3) == [second, third, first, second]
+    assert player_devices(first, "all", 2, gpus=1) == [first, first]
+
+
+def test_players_of_a_device_share_one_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two devices by proxy: cpu:0 is the CPU, but equals no plain cpu."""
+    learner, other = learner_from(player_options()), torch.device("cpu", 0)
+    monkeypatch.setattr(execution_player, "player_devices", lambda here, *_: [here, other, here, other])
+    weights = PlayerWeights(learner.network, "all", 4)
+    own, copied = weights.networks[0], weights.networks[1]
+    assert own is learner.network
+    assert [one is copied for one in weights.networks] == [False, True, False, True]
+    with torch.no_grad():
+        learner.network.head[2].bias.fill_(7.0)  # type: ignore[index, union-attr]
+    assert not bool((copied.head[2].bias == 7.0).any())  # type: ignore[index, union-attr]
+    weights.publish()
+    assert bool((copied.head[2].bias == 7.0).all())  # type: ignore[index, union-attr]
+    assert all(parameter.is_shared() for one in weights.networks for parameter in one.parameters())
 
 
 @pytest.mark.cuda

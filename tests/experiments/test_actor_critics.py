@@ -201,7 +201,7 @@ def test_without_the_value_of_what_follows_cartpole_is_not_solved(tmp_path: Path
 @pytest.mark.cuda
 @pytest.mark.parametrize(
     ("script", "words"),
-    [("20_a2c", ()), *itertools.product(CREWS, (("--player-device", "same"), ("--player-device", "cpu")))],
+    [("20_a2c", ()), *itertools.product(CREWS, (("--player-device", where) for where in ("same", "cpu", "all")))],
 )
 def test_actor_critics_run_on_cuda(tmp_path: Path, script: str, words: tuple[str, ...]) -> None:
     result = summary(train(script, tmp_path, "--cuda", "--num-envs", "2", "--max-env-steps", "600", *words))

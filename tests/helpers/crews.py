@@ -116,4 +116,4 @@ def plan_of(
 
 
 def weights_of(module: nn.Module) -> PlayerWeights:
-    return PlayerWeights(module, "same")
+    return PlayerWeights(module, "same", players=4)  # at most
