@@ -58,7 +58,7 @@ def evaluate(options: Evaluate) -> int:
     _check(options)
     folders = folders_of(options.runs, options.runs_dir)
     from fastdqn.execution.devices import prepare_device
-    from fastdqn.tools.evaluate import PROTOCOLS, load_agent
+    from fastdqn.tools.evaluate import load_agent
 
     device = prepare_device(options.device)
     means: dict[Path, float] = {}
@@ -69,7 +69,7 @@ def evaluate(options: Evaluate) -> int:
             try:
                 agent = load_agent(folder, device, options.game)
                 if not said:
-                    said = f"{options.protocol}: {PROTOCOLS[options.protocol].about}"
+                    said = f"{options.protocol}: {_about(agent, options.protocol)}"
                     print(said)
                 mean = _evaluated(agent, folder, options)
             except UserError as error:
@@ -86,6 +86,19 @@ def evaluate(options: Evaluate) -> int:
     if len(folders) > 1:
         _show_means(means)
     return process.exit_code()
+
+
+def _about(agent: Agent, protocol: str) -> str:
+    """Return what is said of a protocol: Atari's words for Atari's games alone."""
+    from fastdqn.envs import games
+    from fastdqn.tools.evaluate import PROTOCOLS
+
+    chosen, game = PROTOCOLS[protocol], agent.options.game.name
+    if games.is_atari(game) or chosen.changes:
+        return chosen.about
+    drawn = "actions as its policy draws them" if agent.options.actor_critic else f"epsilon {agent.epsilon:g}"
+    how = "the mean action" if agent.options.continuous else drawn
+    return f"{game} as the run was trained, with {how}, {chosen.episodes} games unless said otherwise"
 
 
 def _check(options: Evaluate) -> None:

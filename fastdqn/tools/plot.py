@@ -76,14 +76,15 @@ def draw_curves(groups: Groups, out: Path, games: int = WINDOW_EPISODES, over: A
             if len(curves) > 1:
                 bands = True
                 grid, stacked = common_grid(curves)
-                panel.axes.plot(grid / size, stacked.mean(axis=0), color=color, linestyle=line)
+                panel.axes.plot(grid / size, stacked.mean(axis=0), color=color, linestyle=line, marker=_marker(grid))
                 low, high = stacked.min(axis=0), stacked.max(axis=0)
                 panel.axes.fill_between(grid / size, low, high, color=color, alpha=0.15, linewidth=0)
             elif curves:
-                panel.axes.plot(curves[0][0] / size, curves[0][1], color=color, linestyle=line)
+                x, y = curves[0]
+                panel.axes.plot(x / size, y, color=color, linestyle=line, marker=_marker(x))
             for run in sorted_runs.unfinished:
                 x, y = run.curve(panel.over, games)
-                panel.axes.plot(x / size, y, color=color, linestyle=UNFINISHED, linewidth=1.0)
+                panel.axes.plot(x / size, y, color=color, linestyle=UNFINISHED, linewidth=1.0, marker=_marker(x))
             alone = [*sorted_runs.finished, *sorted_runs.unfinished]
             if dotted and len(alone) == 1:
                 dots = True
@@ -120,7 +121,7 @@ def common_grid(
     It begins where every run has finished a game.
     """
     first, last = max(float(x[0]) for x, _ in curves), max(float(x[-1]) for x, _ in curves)
-    grid: NDArray[np.float64] = np.linspace(first, last, GRID)
+    grid: NDArray[np.float64] = np.linspace(first, last, GRID if last > first else 1)
     return grid, np.stack([np.interp(grid, x, y) for x, y in curves])
 
 
@@ -237,6 +238,11 @@ def _scale(axis: Axis, runs: Sequence[RunData]) -> Scale:
     if axis == "elapsed":
         return Scale("hours since the start", 3600.0) if last > 3 * 3600 else Scale("minutes since the start", 60.0)
     return Scale("million env steps", 1e6) if last > 2e6 else Scale("thousand env steps", 1e3)
+
+
+def _marker(x: NDArray[np.float64]) -> str | None:
+    """Return how the points of a curve are marked: one that is a single point would be no line."""
+    return "o" if x.size == 1 else None
 
 
 def _speeds(run: RunData) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

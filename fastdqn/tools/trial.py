@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fastdqn.envs.games import title_of
 from fastdqn.errors import UserError
 from fastdqn.runs.folder import saving, write_json
 from fastdqn.runs.limits import WINDOW_EPISODES
@@ -54,7 +55,8 @@ def report_trial(run: Path, device: torch.device, seed: int) -> None:
         RunError: the file cannot be.
     """
     lines = whole_lines((run / "episodes.jsonl").read_text(encoding="utf-8"))
-    count = json.loads((run / "config.json").read_text(encoding="utf-8"))["sessions"]["sessions"]
+    config = json.loads((run / "config.json").read_text(encoding="utf-8"))
+    count = config["sessions"]["sessions"]
     sessions = [[line for line in lines if line["session"] == number] for number in range(1, count + 1)]
     if any(len(of_one) < 2 for of_one in sessions):
         return
@@ -63,8 +65,10 @@ def report_trial(run: Path, device: torch.device, seed: int) -> None:
     random = float(score.as_dict("")["mean"])
     with saving(run):
         write_json(run / "trial.json", {"sessions": count, "random": random, **measures(curves, random)})
-    draw_sessions(sessions, curves, run / "sessions.png")
-    draw_trial(lines, curves, run / "trial.png")
+    title = f"{title_of(config['game']['name'])}: {count} session{'s' if count > 1 else ''}"
+    title = f"{title}, {config['sessions']['distributed']}, seed {seed}"
+    draw_sessions(sessions, curves, title, run / "sessions.png")
+    draw_trial(lines, curves, title, run / "trial.png")
 
 
 def curves_of(sessions: list[list[dict[str, Any]]]) -> Curves:
@@ -105,13 +109,13 @@ def measures(curves: Curves, random: float) -> dict[str, float | None]:
     return {name: float(value) if np.isfinite(value) else None for name, value in found.items()}
 
 
-def draw_sessions(sessions: list[list[dict[str, Any]]], curves: Curves, out: Path) -> None:
+def draw_sessions(sessions: list[list[dict[str, Any]]], curves: Curves, title: str, out: Path) -> None:
     """Draw the games of each session as dots, and their moving averages as lines.
 
     Raises:
         UserError: the picture cannot be written.
     """
-    figure, (axes,) = _panels(1)
+    figure, (axes,) = _panels(1, title)
     for i, (lines, scores) in enumerate(zip(sessions, curves.scores, strict=True)):
         color = COLORS[i % len(COLORS)]
         x = _column(lines, "session_env_steps")
@@ -123,14 +127,14 @@ def draw_sessions(sessions: list[list[dict[str, Any]]], curves: Curves, out: Pat
     _write(figure, out)
 
 
-def draw_trial(lines: list[dict[str, Any]], curves: Curves, out: Path) -> None:
+def draw_trial(lines: list[dict[str, Any]], curves: Curves, title: str, out: Path) -> None:
     """Draw the mean of the sessions and a band of one standard deviation over the env steps of a session, and the games
     of all over those in total.
 
     Raises:
         UserError: the picture cannot be written.
     """
-    figure, (left, right) = _panels(2)
+    figure, (left, right) = _panels(2, title)
     mean, deviation = curves.scores.mean(axis=0), curves.scores.std(axis=0)
     left.plot(curves.env_steps, mean, color=COLORS[0])
     left.fill_between(curves.env_steps, mean - deviation, mean + deviation, color=COLORS[0], alpha=0.2, linewidth=0)
@@ -143,7 +147,7 @@ def draw_trial(lines: list[dict[str, Any]], curves: Curves, out: Path) -> None:
     _write(figure, out)
 
 
-def _panels(count: int) -> tuple[Any, list[Any]]:
+def _panels(count: int, title: str) -> tuple[Any, list[Any]]:
     import matplotlib
 
     matplotlib.use("Agg")
@@ -151,6 +155,7 @@ def _panels(count: int) -> tuple[Any, list[Any]]:
 
     plots: Any = pyplot
     figure, grid = plots.subplots(1, count, figsize=(WIDTH, 3.6), squeeze=False, layout="constrained")
+    figure.suptitle(title, fontsize=12)
     for axes in grid[0]:
         axes.grid(alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)

@@ -83,6 +83,16 @@ def test_a_run_that_has_not_counted_a_game_yet_is_no_trouble(tmp_path: Path) -> 
     assert (tmp_path / "x.png").read_bytes()[:4] == b"\x89PNG"
 
 
+def test_a_single_game_is_a_point(tmp_path: Path) -> None:
+    """A line of one point would not be seen; curves of several games have none."""
+    one = {"scores": [3.0]}
+    for runs, points in (((one,), 2), (({**one, "seed": 1}, {**one, "seed": 2}), 2), (({},), 0)):
+        _, text = drawn(tmp_path / str(len(runs)) / str(points), *runs, games=1)
+        assert (
+            len(re.findall(r'<use xlink:href="#m\w+" x="[^"]+" y="[^"]+" style="fill: #0072b2; stroke', text)) == points
+        )
+
+
 def test_units_suit_what_is_drawn(tmp_path: Path) -> None:
     words, _ = drawn(tmp_path, {"scores": (1.0,) * 200})
     assert {"million env steps", "hours since the start"} <= set(words)

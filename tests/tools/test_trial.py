@@ -59,8 +59,8 @@ def test_curves_begin_where_all_sessions_have_games_and_pictures_show_them(tmp_p
     assert (curves.env_steps[0], curves.env_steps[-1]) == (20.0, 70.0)
     assert curves.scores[:, 0].tolist() == [1.5, 2.0]
     assert curves.updates[:, -1].tolist() == [35.0, 35.0]
-    draw_sessions(sessions, curves, tmp_path / "sessions.png")
-    draw_trial([one for session in sessions for one in session], curves, tmp_path / "trial.svg")
+    draw_sessions(sessions, curves, "Pendulum", tmp_path / "sessions.png")
+    draw_trial([one for session in sessions for one in session], curves, "Pendulum", tmp_path / "trial.svg")
     assert all(path.stat().st_size > 5_000 for path in tmp_path.iterdir())
 
 
