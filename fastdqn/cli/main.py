@@ -6,6 +6,7 @@
     fastdqn plot runs/*pong* --out pong.png
     fastdqn compare runs/*pong*
     fastdqn sweep 12 --games atari-26 --agents der --seeds 3 --into sweeps/der
+    fastdqn report sweeps/der
     fastdqn games
     fastdqn --version
 
@@ -29,6 +30,7 @@ from fastdqn.cli.evaluate import Evaluate, evaluate
 from fastdqn.cli.games import Games, games
 from fastdqn.cli.parser import parsed
 from fastdqn.cli.plot import Plot, plot
+from fastdqn.cli.report import Report, report
 from fastdqn.cli.sweep import Sweep, split, sweep
 from fastdqn.cli.train import Train, train
 from fastdqn.cli.watch import Watch, watch
@@ -48,9 +50,9 @@ def main() -> int:
         fixed: list[str] = []
         if words[:1] == ["sweep"]:
             words, fixed = split(words)
-        commands: Any = Train | Evaluate | Watch | Plot | Compare | Sweep | Games
+        commands: Any = Train | Evaluate | Watch | Plot | Compare | Sweep | Report | Games
         options: Any = parsed(commands, words, None, __doc__ or "", "fastdqn")
-        doing: Any = {Evaluate: evaluate, Watch: watch, Plot: plot, Compare: compare, Games: games}
+        doing: Any = {Evaluate: evaluate, Watch: watch, Plot: plot, Compare: compare, Games: games, Report: report}
         doing[Sweep] = partial(sweep, fixed=fixed)
         code: int = doing[type(options)](options)
     except (UserError, RunError) as error:

@@ -7,7 +7,7 @@ import json
 import math
 import statistics
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -55,8 +55,6 @@ def result_of(script: str, task: Task, run: Path) -> dict[str, Any]:
     judged = next((name for name in (*own, *_LAST) if name in evaluations), _TRAINING)
     score = data.mean_100 if judged == _TRAINING else evaluations[judged]["mean"]
     said: dict[str, Any] = {
-        "what": _WHAT,
-        "format": FORMAT,
         "script": script,
         "name": task.name,
         "asked": task.asked,
@@ -82,7 +80,13 @@ def result_of(script: str, task: Task, run: Path) -> dict[str, Any]:
         "commit": machine.get("commit"),
         "time": machine.get("time"),
     }
-    return {**said, "crc32": _checksum(said)}
+    return sealed(said)
+
+
+def sealed(said: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a file of results holds that says so much: what it is, and its checksum, too."""
+    whole = {"what": _WHAT, "format": FORMAT, **said}
+    return {**whole, "crc32": _checksum(whole)}
 
 
 def write_result(folder: Path, result: dict[str, Any]) -> None:
