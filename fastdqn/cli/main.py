@@ -7,6 +7,8 @@
     fastdqn compare runs/*pong*
     fastdqn sweep 12 --games atari-26 --agents der --seeds 3 --into sweeps/der
     fastdqn report sweeps/der
+    fastdqn push latest hf:owner/pong
+    fastdqn pull hf:owner/pong
     fastdqn games
     fastdqn --version
 
@@ -31,6 +33,7 @@ from fastdqn.cli.games import Games, games
 from fastdqn.cli.parser import parsed
 from fastdqn.cli.plot import Plot, plot
 from fastdqn.cli.report import Report, report
+from fastdqn.cli.share import Pull, Push, pull, push
 from fastdqn.cli.sweep import Sweep, split, sweep
 from fastdqn.cli.train import Train, train
 from fastdqn.cli.watch import Watch, watch
@@ -50,10 +53,10 @@ def main() -> int:
         fixed: list[str] = []
         if words[:1] == ["sweep"]:
             words, fixed = split(words)
-        commands: Any = Train | Evaluate | Watch | Plot | Compare | Sweep | Report | Games
+        commands: Any = Train | Evaluate | Watch | Plot | Compare | Sweep | Report | Push | Pull | Games
         options: Any = parsed(commands, words, None, __doc__ or "", "fastdqn")
-        doing: Any = {Evaluate: evaluate, Watch: watch, Plot: plot, Compare: compare, Games: games, Report: report}
-        doing[Sweep] = partial(sweep, fixed=fixed)
+        doing: Any = {Evaluate: evaluate, Watch: watch, Plot: plot, Compare: compare, Games: games}
+        doing |= {Sweep: partial(sweep, fixed=fixed), Report: report, Push: push, Pull: pull}
         code: int = doing[type(options)](options)
     except (UserError, RunError) as error:
         complain(f"error: {error}")

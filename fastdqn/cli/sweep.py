@@ -35,7 +35,7 @@ class Sweep:
     """Another option of the script and its values, as in learning-rate=1e-4,2e-4 (a flag: double=on,off); may be given
     several times."""
     jobs: int | None = None
-    """Runs at once; by default as many as there are cores for."""
+    """Runs at once; by default as many as there are cores for. A cluster of --address decides for itself."""
     cores: int = 1
     """Cores of each run, to which it is bound."""
     keep_checkpoints: bool = False
@@ -80,6 +80,10 @@ def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _engine(options: Sweep) -> Engine:
+    if options.engine == "ray":
+        from fastdqn.tools.sweep.cluster import RayWorkers
+
+        return RayWorkers(options.address, options.jobs, options.cores)
     from fastdqn.tools.sweep.local import LocalWorkers, slots_of
 
     return LocalWorkers(slots_of(options.jobs, options.cores))

@@ -107,7 +107,7 @@ def test_published_scores_are_whole() -> None:
             pytest.approx(median, abs=5e-4),
             pytest.approx(mean, abs=1e-3),
         )
-    assert 'fastdqn = ["py.typed", "data/*"]' in (ROOT / "pyproject.toml").read_text()
+    assert 'fastdqn = ["py.typed", "data/*", "data/demo/*"]' in (ROOT / "pyproject.toml").read_text()
     assert PUBLISHED.parent == ROOT / "fastdqn" / "data"
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import random
+import resource
 import shutil
 import signal
 import subprocess
@@ -217,3 +220,145 @@ def test_ctrl_c_and_a_second_sweep(tmp_path: Path) -> None:
     assert len(resumed) == 1
     assert int(resumed[0].split()[-1]) >= 2
     assert sorted(line for line in ledger(folder) if "ends" in line) == ["boxing-None-0 ends", "pong-None-0 ends"]
+
+
+def processes_of(folder: Path, word: str = "") -> list[psutil.Process]:
+    """Return the living processes that have a path in `folder` on their command line, and this word."""
+    found = []
+    for one in psutil.process_iter(["cmdline", "status"]):
+        words = one.info["cmdline"] or []
+        alive = one.info["status"] != psutil.STATUS_ZOMBIE
+        if alive and any(str(folder) in said for said in words) and (not word or word in words):
+            found.append(one)
+    return found
+
+
+def test_a_killed_worker_is_resumed(tmp_path: Path) -> None:
+    """Within the same sweep, from its checkpoint; and a killed sweep takes its workers along, which keep theirs."""
+    folder = tmp_path / "sweep"
+    words = ("--games", "pong", "--jobs", "1", "--", "--seconds", "3")
+    first = subprocess.Popen(command(folder, *words), env=environment(folder), stdout=subprocess.PIPE, text=True)
+    wait_for(lambda: list(folder.glob("runs/pong-0/*/checkpoints/*2.checkpoint")))
+    (worker,) = processes_of(folder, "fastdqn.cli.worker")
+    worker.kill()
+    wait_for(lambda: any("resumes" in line for line in ledger(folder)))
+    first.kill()
+    out, _ = first.communicate()
+    assert "pong-0: its process was killed (-9); it is resumed" in out
+    wait_for(lambda: not processes_of(folder), 10.0)
+    assert swept(folder, *words).returncode == 0
+    at = [int(line.split()[-1]) for line in ledger(folder) if "resumes" in line]
+    assert len(at) == 2
+    assert 2 <= at[0] <= at[1]
+    assert [line for line in ledger(folder) if "resumes" not in line] == ["pong-None-0 begins", "pong-None-0 ends"]
+
+
+def test_a_run_that_cannot_be_resumed_begins_anew(tmp_path: Path) -> None:
+    folder = tmp_path / "sweep"
+    words = ("--games", "pong", "--", "--seconds", "0.5")
+    assert swept(folder, *words).returncode == 0
+    (run,) = [path.parent for path in folder.glob("runs/pong-0/*/config.json")]
+    (folder / "results" / "pong-0.json").unlink()
+    (folder / "runs" / "pong-0" / "ended.json").unlink()
+    (run / "checkpoints").mkdir()
+    for step in (2, 4):
+        (run / "checkpoints" / f"{step:012}.checkpoint").write_text("{")
+    assert swept(folder, *words).returncode == 0
+    log = (folder / "runs" / "pong-0" / "output.log").read_text()
+    assert log.count("is damaged") == 2  # the newest, and the one before
+    assert ledger(folder) == ["pong-None-0 begins", "pong-None-0 ends"] * 2
+    assert results(folder)["pong-0"]["score"] == 1.0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs limits of resources")
+def test_a_full_disk_is_one_sentence(tmp_path: Path) -> None:
+    """No file may be longer than a result: the run ends well, its result cannot be written, and is not lost."""
+    folder = tmp_path / "sweep"
+    words = ("--games", "pong", "--", "--seconds", "0.1")
+
+    def tighten() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (700, 700))
+
+    done = subprocess.run(
+        command(folder, *words),
+        capture_output=True,
+        text=True,
+        env=environment(folder),
+        preexec_fn=tighten,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+    assert done.stderr.startswith(
+        f"error: Cannot write to {folder}: File too large; the sweep has ended, nothing is lost"
+    )
+    assert not list(folder.glob("results/*"))
+    assert swept(folder, *words).returncode == 0
+    assert ledger(folder) == ["pong-None-0 begins", "pong-None-0 ends"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_faults_of_all_kinds(tmp_path: Path) -> None:
+    """200 runs of a second; workers and the sweep are killed, the disk is full, results are damaged."""
+    harmed(tmp_path / "sweep", ("--jobs", "12"), games=20, seeds=10)
+
+
+@pytest.mark.engines
+@pytest.mark.timeout(1200)
+def test_faults_of_all_kinds_with_ray(tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    harmed(tmp_path / "sweep", ("--jobs", "12", "--engine", "ray"), games=6, seeds=4)
+
+
+def harmed(folder: Path, how: tuple[str, ...], games: int, seeds: int) -> None:
+    """Do a sweep in the face of all kinds of faults, again and again until it is whole; each run must end once."""
+    rng = random.Random(1)
+    names = [f"game{i}" for i in range(games)]
+    words = ("--games", ",".join(names), "--seeds", str(seeds), *how, "--", "--seconds", "1")
+    counts = dict.fromkeys(("worker", "sweep", "disk", "result"), 0)
+    for _ in range(60):
+        full = rng.random() < 0.2
+        limit = (lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (700, 700))) if full else None
+        running = subprocess.Popen(
+            command(folder, *words),
+            env=environment(folder),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=limit,
+        )
+        counts["disk"] += full
+        end = time.monotonic() + rng.uniform(6.0, 25.0)
+        while running.poll() is None and time.monotonic() < end:
+            time.sleep(rng.uniform(0.3, 1.5))
+            workers = processes_of(folder, "fastdqn.cli.worker")
+            if workers and not full:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    rng.choice(workers).kill()
+                counts["worker"] += 1
+        if running.poll() is None:
+            running.kill()
+            counts["sweep"] += 1
+        _, err = running.communicate()
+        assert "Traceback" not in err, err
+        if running.returncode == 0:
+            break
+        done = sorted(folder.glob("results/*.json"))
+        if done and rng.random() < 0.5:
+            path = rng.choice(done)
+            path.write_text(path.read_text()[: rng.randrange(200)])
+            counts["result"] += 1
+    assert running.returncode == 0, err
+    print(counts)
+    assert min(counts.values()) > 0, counts
+    found = results(folder)
+    assert {name: one["score"] for name, one in found.items()} == {
+        f"{name}-{seed}": seed + 1.0 for name in names for seed in range(seeds)
+    }
+    ended = [line for line in ledger(folder) if line.endswith(" ends")]
+    assert len(ended) == len(set(ended))  # no run has been finished twice
+    assert len(ended) >= games * seeds - 3  # a few may have been killed between their summary and this line
+    wait_for(lambda: not processes_of(folder), 20.0)
+    left = [path for pattern in ("*", "results/*", "runs/*/*") for path in folder.glob(pattern)]
+    assert not [path for path in left if path.name in (".probe", "sweep.json") or path.suffix == ".unfinished"]

@@ -16,10 +16,11 @@ import filelock
 
 from fastdqn import process
 from fastdqn.errors import RunError, UserError
-from fastdqn.runs.folder import write_json
+from fastdqn.runs.folder import remove_unfinished, write_json
 from fastdqn.terminal import complain, console
 from fastdqn.tools.sweep.jobs import Job, Outcome, progress_of
 from fastdqn.tools.sweep.plan import Task, read_plan, write_plan
+from fastdqn.tools.sweep.results import FOLDER as RESULTS
 from fastdqn.tools.sweep.results import found_in, minutes_of, write_result
 from fastdqn.tools.sweep.show import Shown
 
@@ -74,6 +75,8 @@ def run_sweep(
     with saving(folder), process.running():
         folder.mkdir(parents=True, exist_ok=True)
         with only_one(folder):
+            for place in (folder, folder / RESULTS):  # of a sweep that was killed
+                remove_unfinished(place)
             planned = read_plan(folder) is not None
             note = write_plan(folder, script, tasks) if planned else None
             found = found_in(folder, script, tasks, planned)

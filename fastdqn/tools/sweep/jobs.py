@@ -138,9 +138,10 @@ def last_line(path: Path) -> str:
 
 def _prepare(job: Job) -> None:
     """Make the folder of a job; one of a run with other options, whose plan has gone, is set aside."""
-    from fastdqn.runs.folder import write_json
+    from fastdqn.runs.folder import remove_unfinished, write_json
     from fastdqn.tools.sweep.plan import set_aside
 
+    remove_unfinished(job.folder)
     path = job.folder / ASKED
     if path.exists():
         said: Any = None
