@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from fastdqn.cli.rehearsal import mistakes
 from fastdqn.cli.train import script_called
 from fastdqn.errors import UserError
 
 if TYPE_CHECKING:
     from fastdqn.tools.sweep.control import Engine
+    from fastdqn.tools.sweep.plan import Task
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +71,14 @@ def sweep(options: Sweep, fixed: Sequence[str] = ()) -> int:
     from fastdqn.tools.sweep.plan import axes_of, tasks_of
 
     tasks = tasks_of(axes_of(options.games, options.agents, options.seeds, options.vary), fixed)
-    return run_sweep(options.into, path, tasks, lambda: _engine(options), options.keep_checkpoints)
+
+    def check(left: Sequence[Task]) -> None:
+        kinds = {tuple(sorted({**task.asked, "seed": ""}.items())): task.words for task in left}
+        wrong = list(dict.fromkeys(mistakes(path, list(kinds.values()))))
+        if wrong:
+            raise UserError(f"{wrong[0].rstrip('.')}; no run has begun.")
+
+    return run_sweep(options.into, path, tasks, lambda: _engine(options), check, options.keep_checkpoints)
 
 
 def split(words: Sequence[str]) -> tuple[list[str], list[str]]:

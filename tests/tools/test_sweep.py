@@ -18,12 +18,13 @@ from typing import Any
 import psutil
 import pytest
 
+from fastdqn.cli.rehearsal import mistakes
 from fastdqn.errors import UserError
 from fastdqn.tools.sweep.local import slots_of
 from fastdqn.tools.sweep.plan import Axes, atari_26, axes_of, said_by, tasks_of
 from fastdqn.tools.sweep.results import read_result
 from fastdqn.tools.sweep.show import duration, left_of
-from tests.helpers.scripts import ROOT
+from tests.helpers.scripts import ROOT, fastdqn_says
 
 FAKE = str(ROOT / "tests" / "helpers" / "fake.py")
 
@@ -220,6 +221,20 @@ def test_ctrl_c_and_a_second_sweep(tmp_path: Path) -> None:
     assert len(resumed) == 1
     assert int(resumed[0].split()[-1]) >= 2
     assert sorted(line for line in ledger(folder) if "ends" in line) == ["boxing-None-0 ends", "pong-None-0 ends"]
+
+
+def test_a_sweep_is_refused_before_it_begins(tmp_path: Path) -> None:
+    words = ("sweep", "09", "--games", "pong,boxing", "--seeds", "3", "--into", str(tmp_path / "sweep"))
+    done = fastdqn_says(*words, "--vary", "gamma=0.9,2")
+    assert done.returncode == 2
+    assert done.stderr == "error: --gamma must be between 0 and 1, not 2; no run has begun.\n"
+    assert not (tmp_path / "sweep" / "runs").exists()
+
+
+def test_scripts_that_cannot_be_asked_are_not(tmp_path: Path) -> None:
+    assert mistakes(Path(FAKE), [["--moon", "1"]]) == []
+    (tmp_path / "broken.py").write_text("from fastdqn.cli.scripts import start\nraise ValueError\n")
+    assert mistakes(tmp_path / "broken.py", [["--moon", "1"]]) == []
 
 
 def processes_of(folder: Path, word: str = "") -> list[psutil.Process]:

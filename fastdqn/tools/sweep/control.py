@@ -53,7 +53,12 @@ class Engine(Protocol):
 
 
 def run_sweep(
-    folder: Path, path: Path, tasks: Sequence[Task], engine: Callable[[], Engine], keep_checkpoints: bool = False
+    folder: Path,
+    path: Path,
+    tasks: Sequence[Task],
+    engine: Callable[[], Engine],
+    check: Callable[[Sequence[Task]], None] = lambda left: None,  # noqa: ARG005
+    keep_checkpoints: bool = False,
 ) -> int:
     """Do every run that has no result yet, and write what comes of it into `folder`.
 
@@ -62,6 +67,7 @@ def run_sweep(
         path: of the script.
         tasks: what is to be run.
         engine: makes what runs them, once it is known that something is left.
+        check: raises UserError for those that are left if one of them would be refused.
         keep_checkpoints: of runs that have ended, too.
 
     Returns:
@@ -89,6 +95,7 @@ def run_sweep(
             out.print(f"{said}: {len(tasks) - len(left)} have a result, {len(left)} are left", soft_wrap=True)
             failed: dict[str, str] = {}
             if left:
+                check(left)
                 jobs = [Job(script, path, task, folder / RUNS / task.name, keep_checkpoints) for task in left]
                 with engine() as workers:
                     failed = _do(folder, jobs, found.results, workers)
