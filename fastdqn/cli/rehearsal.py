@@ -1,7 +1,8 @@
 """Looking whether a script would take the words of a sweep's runs, before the first of them begins.
 
-python -m fastdqn.cli.rehearsal SCRIPT, with a JSON list of lists of words on standard input; prints a list of sentences,
-null for words that are good.
+python -m fastdqn.cli.rehearsal SCRIPT
+
+Standard input is a JSON list of lists of words; printed is one of sentences, null for words that are good.
 """
 
 from __future__ import annotations
