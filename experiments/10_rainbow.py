@@ -32,7 +32,7 @@ from fastdqn.options.parts import PartOptions, SeriesOptions
 from fastdqn.options.run import RunOptions
 from fastdqn.runs.run import Run
 from fastdqn.schedules import groups, target_sync_due
-from fastdqn.tools.sweep import run_series
+from fastdqn.tools.series import run_series
 from fastdqn.types import Metrics
 
 

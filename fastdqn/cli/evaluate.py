@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from fastdqn import process
-from fastdqn.cli.folders import RUNS, RunFolders, folders_of, leave_out
+from fastdqn.cli.folders import DEMO, RUNS, RunFolders, folders_of, leave_out
 from fastdqn.errors import RunError, UserError
 
 if TYPE_CHECKING:
@@ -21,7 +21,8 @@ class Evaluate:
     """Play whole games with trained networks under a named protocol, and say what they score."""
 
     runs: RunFolders
-    """Folders of runs or of series, or "latest" for the newest run in --runs-dir."""
+    """Folders of runs or of series, "latest" for the newest run in --runs-dir, or "demo" for the network that comes
+    with fastdqn."""
     game: str | None = None
     """The environment of your own that the runs were trained in, module:function: its code is loaded only if it is
     named here. Atari's games need no name."""
@@ -153,7 +154,8 @@ def _evaluated(agent: Agent, run: Path, options: Evaluate) -> float | None:
     )
     game = agent.options.game.name
     found = score.as_dict(games.rom_of(game) if games.is_atari(game) else "")
-    path = run / f"evaluation-{options.protocol}{'-stopped' if score.stopped else ''}.json"
+    file = f"evaluation-{options.protocol}{'-stopped' if score.stopped else ''}.json"
+    path = Path(f"demo-{file}") if run == DEMO else run / file  # nothing is written into the package
     beside = ("runs", "runs_dir", "device", "game")
     asked = {name: value for name, value in dataclasses.asdict(options).items() if name not in beside}
     try:

@@ -18,14 +18,21 @@ RunFolder = Annotated[Path, tyro.conf.Positional]
 RunFolders = Annotated[tuple[Path, ...], tyro.conf.Positional]
 RUNS = Path("runs")
 """Where scripts leave their runs unless told otherwise."""
+DEMO = Path(__file__).resolve().parents[1] / "data" / "demo"
+"""The network that comes with the package, a run's folder without its logs."""
 
 
 def folder_of(run: Path, runs_dir: Path) -> Path:
-    """Return the folder that `run` means; "latest" is the newest run in `runs_dir`, or in a series in it.
+    """Return the folder that `run` means; "latest" is the newest run in `runs_dir`, or in a series in it, and "demo"
+    the network that comes with the package.
 
     Raises:
         UserError: there is no run at all, or no such folder.
     """
+    if str(run) == "demo":
+        if not (DEMO / "config.json").exists():
+            raise UserError("This fastdqn comes without its demo network; train one (make pong), and name its folder.")
+        return DEMO
     if str(run) != "latest":
         if not run.exists():
             raise UserError(f"{run} is not the folder of a run: there is no such folder.")

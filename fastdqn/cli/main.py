@@ -1,10 +1,14 @@
-"""The command `fastdqn`: train, evaluate, watch, plot and compare runs, and list the games.
+"""The command `fastdqn`: train, evaluate, watch, plot and compare runs, sweep over games and seeds, list the games.
 
     fastdqn train 11
     fastdqn evaluate runs/20261121-...-pong-... --protocol nature
     fastdqn watch latest --out pong.mp4 --values
     fastdqn plot runs/*pong* --out pong.png
     fastdqn compare runs/*pong*
+    fastdqn sweep 12 --games atari-26 --agents der --seeds 3 --into sweeps/der
+    fastdqn report sweeps/der
+    fastdqn push latest hf:owner/pong
+    fastdqn pull hf:owner/pong
     fastdqn games
     fastdqn --version
 
@@ -18,6 +22,7 @@ from __future__ import annotations
 import fastdqn.process  # noqa: F401 - first: Ctrl-C during the imports below
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +32,9 @@ from fastdqn.cli.evaluate import Evaluate, evaluate
 from fastdqn.cli.games import Games, games
 from fastdqn.cli.parser import parsed
 from fastdqn.cli.plot import Plot, plot
+from fastdqn.cli.report import Report, report
+from fastdqn.cli.share import Pull, Push, pull, push
+from fastdqn.cli.sweep import Sweep, split, sweep
 from fastdqn.cli.train import Train, train
 from fastdqn.cli.watch import Watch, watch
 from fastdqn.errors import RunError, UserError
@@ -42,8 +50,13 @@ def main() -> int:
         if words == ["--version"]:
             print(version())
             return 0
-        options: Any = parsed(Train | Evaluate | Watch | Plot | Compare | Games, words, None, __doc__ or "", "fastdqn")
+        fixed: list[str] = []
+        if words[:1] == ["sweep"]:
+            words, fixed = split(words)
+        commands: Any = Train | Evaluate | Watch | Plot | Compare | Sweep | Report | Push | Pull | Games
+        options: Any = parsed(commands, words, None, __doc__ or "", "fastdqn")
         doing: Any = {Evaluate: evaluate, Watch: watch, Plot: plot, Compare: compare, Games: games}
+        doing |= {Sweep: partial(sweep, fixed=fixed), Report: report, Push: push, Pull: pull}
         code: int = doing[type(options)](options)
     except (UserError, RunError) as error:
         complain(f"error: {error}")

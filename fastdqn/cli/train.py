@@ -70,7 +70,8 @@ def train(words: Sequence[str]) -> int:
         return 0
     if words[0].startswith("-"):
         raise UserError(f"The script comes first, then its options, as in fastdqn train SCRIPT {words[0]} ...")
-    _run(script_called(words[0]), words[1:])
+    path = script_called(words[0])
+    run_as_main(path, words[1:], f"fastdqn train {path.stem}")
     return 0
 
 
@@ -85,8 +86,9 @@ def listing() -> str:
     return f"{text}{rendered(columns(rows, width, longest))}\nfastdqn train SCRIPT --help lists its options.\n"
 
 
-def _run(path: Path, words: Sequence[str]) -> None:
-    sys.argv = [f"fastdqn train {path.stem}", *words]
+def run_as_main(path: Path, words: Sequence[str], program: str) -> None:
+    """Run a script in this process as `python PATH` does, with these words; `program` is what --help calls it."""
+    sys.argv = [program, *words]
     sys.path.insert(0, str(path.parent))
     module = ModuleType("__main__")
     module.__file__ = str(path)

@@ -14,7 +14,7 @@ class Watch:
     """Record one game of a trained network as a video."""
 
     run: RunFolder
-    """Folder of the run, or "latest" for the newest in --runs-dir."""
+    """Folder of the run, "latest" for the newest in --runs-dir, or "demo" for the network that comes with fastdqn."""
     game: str | None = None
     """The environment of your own that the run was trained in, module:function: its code is loaded only if it is named
     here."""

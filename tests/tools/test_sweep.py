@@ -1,49 +1,383 @@
-"""Series: what runs, and what is refused before it begins."""
+"""Sweeps: what they consist of, that each run ends once, and what becomes of results that are no good."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
+from fastdqn.cli.rehearsal import mistakes
 from fastdqn.errors import UserError
-from fastdqn.options.parts import VARIANTS
-from fastdqn.tools.sweep import distinct, run_series, without
-from tests.helpers.scripts import parse
+from fastdqn.tools.sweep.local import slots_of
+from fastdqn.tools.sweep.plan import Axes, atari_26, axes_of, said_by, tasks_of
+from fastdqn.tools.sweep.results import read_result
+from fastdqn.tools.sweep.show import duration, left_of
+from tests.helpers.scripts import ROOT, fastdqn_says
+
+FAKE = str(ROOT / "tests" / "helpers" / "fake.py")
 
 
-def parsed(words: Sequence[str]) -> Any:
-    return parse("10_rainbow", *words)
+def command(folder: Path, *words: str) -> list[str]:
+    return [sys.executable, "-m", "fastdqn", "sweep", FAKE, "--into", str(folder), *words]
 
 
-def test_a_series_is_refused_before_it_begins(tmp_path: Path) -> None:
-    words = ["--variant", "all", "--epsilon-final", "0.05", "--runs-dir", str(tmp_path / "runs")]
-    options = parsed(words)
-    with pytest.raises(UserError, match=r"--epsilon-final 0\.05 is above --epsilon-start 0"):
-        run_series(
-            Path("10_rainbow.py"),
-            words,
-            parsed,
-            options.series.variant,
-            range(options.series.seeds),
-            options.run.runs_dir,
-            options.game.name,
+def environment(folder: Path) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), "LEDGER": str(folder.parent / "ledger")}
+
+
+def swept(folder: Path, *words: str, timeout: float = 60.0) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(folder, *words),
+        capture_output=True,
+        text=True,
+        env=environment(folder),
+        timeout=timeout,
+        check=False,
+    )
+
+
+def ledger(folder: Path) -> list[str]:
+    return (folder.parent / "ledger").read_text().splitlines()
+
+
+def results(folder: Path) -> dict[str, dict[str, Any]]:
+    return {path.stem: read_result(path) for path in (folder / "results").glob("*.json")}
+
+
+def wait_for(true: Any, seconds: float = 30.0) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "it took too long"
+        time.sleep(0.02)
+
+
+def test_axes_and_names() -> None:
+    axes = axes_of("pong,ALE/Boxing-v5", "der,drq-eps", "4..5", ["learning_rate=1e-4,2e-4", "double=on,off"])
+    tasks = tasks_of(axes, ["--max-env-steps=9", "--threads", "1", "--no-noisy"])
+    assert len(tasks) == len({task.name for task in tasks}) == 2 * 2 * 2 * 2 * 2
+    assert tasks[0].name == "pong-der-learning-rate=1e-4-double=on-4"
+    assert tasks[-1].name == "ALE_Boxing-v5-drq-eps-learning-rate=2e-4-double=off-5"
+    assert tasks[-1].asked == {  # --threads changes nothing of what comes of it
+        "game": "ALE/Boxing-v5",
+        "agent": "drq-eps",
+        "seed": "5",
+        "learning-rate": "2e-4",
+        "double": "off",
+        "max-env-steps": "9",
+        "noisy": "off",
+    }
+    assert tasks[-1].words == (
+        *("--game", "ALE/Boxing-v5", "--agent", "drq-eps", "--seed", "5", "--learning-rate", "2e-4", "--no-double"),
+        *("--max-env-steps=9", "--threads", "1", "--no-noisy"),
+    )
+    assert [task.name for task in tasks_of(axes_of(None, None, "3", ()), ())] == ["0", "1", "2"]
+    assert axes_of("atari-26", None, "0,7", ()) == Axes(atari_26(), (), (0, 7), {})
+    assert len(set(atari_26())) == 26
+    assert [task.name for task in tasks_of(Axes(("a", "b"), (), (0, 1), {}), ())] == ["a-0", "b-0", "a-1", "b-1"]
+
+
+@pytest.mark.parametrize(
+    ("games", "seeds", "vary", "fixed", "said"),
+    [
+        ("pong,pong", "1", (), (), "--games has a value twice"),
+        ("pong,", "1", (), (), "--games has an empty value"),
+        ("pong", "many", (), (), "--seeds takes a number"),
+        ("pong", "0", (), (), "names no seed"),
+        ("pong", "3..1", (), (), "names no seed"),
+        ("pong", "1,1", (), (), "a seed twice"),
+        ("pong", "1", ("gamma",), (), "--vary takes an option and its values"),
+        ("pong", "1", ("seed=1,2",), (), "a sweep has --games, --agents and --seeds"),
+        ("pong", "1", ("gamma=1", "gamma=2"), (), "gamma twice"),
+        ("pong", "1", ("gamma=1,2",), ("--gamma", "3"), "varied and fixed at once"),
+        ("pong", "1", (), ("--resume=latest",), "--resume after -- contradicts the sweep"),
+        ("pong", "1", (), ("pong",), "'pong' after -- belongs to no option"),
+        ("a/b,a_b", "1", (), (), "would be called a_b-0"),
+    ],
+)
+def test_mistakes(games: str, seeds: str, vary: tuple[str, ...], fixed: tuple[str, ...], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        tasks_of(axes_of(games, None, seeds, vary), fixed)
+
+
+def test_words_in_one_spelling() -> None:
+    assert said_by(["--a_b", "1", "--c=2", "--no-d", "--e"]) == {"a-b": "1", "c": "2", "d": "off", "e": "on"}
+    assert said_by(["--stop-score", "-18"]) == {"stop-score": "-18"}
+
+
+def test_time_left() -> None:
+    assert left_of(10.0, [0.5, 0.25], 6, 2) == 10.0 * (6 - 0.75) / 2
+    assert left_of(10.0, [0.25], 1, 2) == 7.5  # the last run has a core to itself, and is no faster for it
+    assert left_of(10.0, [], 4, 4) == 10.0
+    assert [duration(s) for s in (59.0, 61.0, 3_600.0, 5_400.0, 200_000.0)] == [
+        *("59 s", "1 min", "1 h 0 min", "1 h 30 min", "2 d 7 h"),
+    ]
+
+
+def test_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5, 6, 8}, raising=False)
+    assert slots_of(None, 1) == [(3,), (5,), (6,), (8,)]
+    assert slots_of(None, 2) == [(3, 5), (6, 8)]
+    assert slots_of(1, 1) == [(3,)]
+    assert slots_of(5, 1)[-1] == (3,)  # more runs than cores
+
+
+def test_a_sweep_ends_each_run_once(tmp_path: Path) -> None:
+    """One run fails and the rest are done; the same command does that one alone; results alone are enough."""
+    folder = tmp_path / "sweep"
+    words = ("--games", "pong,boxing", "--agents", "a", "--seeds", "2", "--jobs", "2")
+    spoil = tmp_path / "spoil"
+    spoil.write_text("")
+    first = swept(folder, *words, "--", "--threads", "1", "--spoilt-by", str(spoil), "--fail", "pong-a-1")
+    assert first.returncode == 1, first.stderr
+    assert "failed: pong-a-1: ValueError: it went wrong\n" in first.stderr
+    assert first.stderr.splitlines()[-1].startswith("error: 1 of 4 runs have failed, 3 have a result")
+    assert sorted(results(folder)) == ["boxing-a-0", "boxing-a-1", "pong-a-0"]
+    spoil.unlink()
+    fixed = ("--", "--spoilt-by", str(spoil), "--fail", "pong-a-1")  # without --threads, which changes no result
+    assert swept(folder, *words, *fixed).returncode == 0
+    assert sorted(line for line in ledger(folder) if line.endswith("begins")) == [
+        *("boxing-a-0 begins", "boxing-a-1 begins", "pong-a-0 begins", "pong-a-1 begins"),
+    ]
+    found = results(folder)["pong-a-1"]
+    assert (found["score"], found["score_of"], found["env_steps"], found["cpu"]) == (2.0, "final", 10, "fake")
+    assert found["options"] == {"agent": "a", "learning_rate": 1e-4, "name": "pong", "seed": 1}
+    elsewhere = tmp_path / "elsewhere"
+    shutil.copytree(folder / "results", elsewhere / "results")
+    again = swept(elsewhere, *words, *fixed)
+    assert (again.returncode, again.stderr) == (0, "")
+    assert "4 have a result, 0 are left" in again.stdout
+    assert len(ledger(folder)) == 8
+    more = swept(elsewhere, "--games", "pong", "--agents", "a", "--seeds", "3", *fixed)
+    assert "3 runs of fake" in more.stdout
+    assert ledger(folder)[8:] == ["pong-a-2 begins", "pong-a-2 ends"]
+    other = swept(elsewhere, *words, *fixed, "--learning-rate", "1")
+    assert other.returncode == 2
+    assert "has --learning-rate (not given), not 1; give the same options, or name another folder" in other.stderr
+    (elsewhere / "plan.json").unlink()
+    other = swept(elsewhere, *words, *fixed, "--learning-rate", "1")
+    assert other.returncode == 2
+    assert "are of another sweep than is asked for now" in other.stderr
+
+
+def test_results_that_are_no_good_are_set_aside(tmp_path: Path) -> None:
+    folder = tmp_path / "sweep"
+    words = ("--games", "pong", "--seeds", "4", "--", "--seconds", "0")
+    assert swept(folder, *words).returncode == 0
+    place = folder / "results"
+    (place / "pong-0.json").write_text((place / "pong-0.json").read_text()[:100])
+    changed = json.loads((place / "pong-1.json").read_text())
+    (place / "pong-1.json").write_text(json.dumps({**changed, "score": 99.0}))
+    shutil.copy(place / "pong-3.json", place / "pong-2.json")
+    (folder / "plan.json").write_text("{")
+    shutil.rmtree(folder / "runs")
+    again = swept(folder, *words)
+    assert again.returncode == 0, again.stderr
+    said = again.stderr.splitlines()
+    assert len(said) == 4
+    assert "plan.json is damaged; it is now plan.json.set-aside" in said[0]
+    assert (
+        "pong-0.json is damaged: it is no JSON; it is now pong-0.json.set-aside, and the run is done again." in said[1]
+    )
+    assert "pong-1.json is damaged: its checksum is wrong; it is now pong-1.json.set-aside" in said[2]
+    assert "pong-2.json is the result of another run: it has --seed 3, not 2" in said[3]
+    assert {name: one["seed"] for name, one in results(folder).items()} == {
+        f"pong-None-{i}"[:5] + str(i): i for i in range(4)
+    }
+    assert len(list(place.glob("*.set-aside"))) == 3
+
+
+def test_ctrl_c_and_a_second_sweep(tmp_path: Path) -> None:
+    """A second sweep on the folder is refused; Ctrl-C keeps everything, and the run resumes from its last step."""
+    folder = tmp_path / "sweep"
+    words = ("--games", "pong,boxing", "--jobs", "1", "--", "--seconds", "4")
+    first = subprocess.Popen(
+        command(folder, *words), env=environment(folder), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    wait_for(lambda: list(folder.glob("runs/pong-0/*/checkpoints/*.checkpoint")))
+    second = swept(folder, *words)
+    assert second.returncode == 2
+    assert f"is going on already, in process {first.pid}" in second.stderr
+    first.send_signal(signal.SIGINT)
+    out, _ = first.communicate(timeout=10)
+    assert first.returncode == 130
+    assert "stopped with 0 of 2 runs done; the same command continues where they were" in out
+    assert not [one for one in psutil.process_iter(["cmdline"]) if str(folder) in (one.info["cmdline"] or [])]
+    done = swept(folder, *words[:-1], "0.1")
+    assert "has --seconds 4, not 0.1" in done.stderr
+    assert swept(folder, *words).returncode == 0
+    resumed = [line for line in ledger(folder) if "resumes" in line]
+    assert len(resumed) == 1
+    assert int(resumed[0].split()[-1]) >= 2
+    assert sorted(line for line in ledger(folder) if "ends" in line) == ["boxing-None-0 ends", "pong-None-0 ends"]
+
+
+def test_a_sweep_is_refused_before_it_begins(tmp_path: Path) -> None:
+    words = ("sweep", "09", "--games", "pong,boxing", "--seeds", "3", "--into", str(tmp_path / "sweep"))
+    done = fastdqn_says(*words, "--vary", "gamma=0.9,2")
+    assert done.returncode == 2
+    assert done.stderr == "error: --gamma must be between 0 and 1, not 2; no run has begun.\n"
+    assert not (tmp_path / "sweep" / "runs").exists()
+
+
+def test_scripts_that_cannot_be_asked_are_not(tmp_path: Path) -> None:
+    assert mistakes(Path(FAKE), [["--moon", "1"]]) == []
+    (tmp_path / "broken.py").write_text("from fastdqn.cli.scripts import start\nraise ValueError\n")
+    assert mistakes(tmp_path / "broken.py", [["--moon", "1"]]) == []
+
+
+def processes_of(folder: Path, word: str = "") -> list[psutil.Process]:
+    """Return the living processes that have a path in `folder` on their command line, and this word."""
+    found = []
+    for one in psutil.process_iter(["cmdline", "status"]):
+        words = one.info["cmdline"] or []
+        alive = one.info["status"] != psutil.STATUS_ZOMBIE
+        if alive and any(str(folder) in said for said in words) and (not word or word in words):
+            found.append(one)
+    return found
+
+
+def test_a_killed_worker_is_resumed(tmp_path: Path) -> None:
+    """Within the same sweep, from its checkpoint; and a killed sweep takes its workers along, which keep theirs."""
+    folder = tmp_path / "sweep"
+    words = ("--games", "pong", "--jobs", "1", "--", "--seconds", "3")
+    first = subprocess.Popen(command(folder, *words), env=environment(folder), stdout=subprocess.PIPE, text=True)
+    wait_for(lambda: list(folder.glob("runs/pong-0/*/checkpoints/*2.checkpoint")))
+    (worker,) = processes_of(folder, "fastdqn.cli.worker")
+    worker.kill()
+    wait_for(lambda: any("resumes" in line for line in ledger(folder)))
+    first.kill()
+    out, _ = first.communicate()
+    assert "pong-0: its process was killed (-9); it is resumed" in out
+    wait_for(lambda: not processes_of(folder), 10.0)
+    assert swept(folder, *words).returncode == 0
+    at = [int(line.split()[-1]) for line in ledger(folder) if "resumes" in line]
+    assert len(at) == 2
+    assert 2 <= at[0] <= at[1]
+    assert [line for line in ledger(folder) if "resumes" not in line] == ["pong-None-0 begins", "pong-None-0 ends"]
+
+
+def test_a_run_that_cannot_be_resumed_begins_anew(tmp_path: Path) -> None:
+    folder = tmp_path / "sweep"
+    words = ("--games", "pong", "--", "--seconds", "0.5")
+    assert swept(folder, *words).returncode == 0
+    (run,) = [path.parent for path in folder.glob("runs/pong-0/*/config.json")]
+    (folder / "results" / "pong-0.json").unlink()
+    (folder / "runs" / "pong-0" / "ended.json").unlink()
+    (run / "checkpoints").mkdir()
+    for step in (2, 4):
+        (run / "checkpoints" / f"{step:012}.checkpoint").write_text("{")
+    assert swept(folder, *words).returncode == 0
+    log = (folder / "runs" / "pong-0" / "output.log").read_text()
+    assert log.count("is damaged") == 2  # the newest, and the one before
+    assert ledger(folder) == ["pong-None-0 begins", "pong-None-0 ends"] * 2
+    assert results(folder)["pong-0"]["score"] == 1.0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs limits of resources")
+def test_a_full_disk_is_one_sentence(tmp_path: Path) -> None:
+    """No file may be longer than a result: the run ends well, its result cannot be written, and is not lost."""
+    folder = tmp_path / "sweep"
+    words = ("--games", "pong", "--", "--seconds", "0.1")
+
+    def tighten() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (700, 700))
+
+    done = subprocess.run(
+        command(folder, *words),
+        capture_output=True,
+        text=True,
+        env=environment(folder),
+        preexec_fn=tighten,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+    assert done.stderr.startswith(
+        f"error: Cannot write to {folder}: File too large; the sweep has ended, nothing is lost"
+    )
+    assert not list(folder.glob("results/*"))
+    assert swept(folder, *words).returncode == 0
+    assert ledger(folder) == ["pong-None-0 begins", "pong-None-0 ends"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_faults_of_all_kinds(tmp_path: Path) -> None:
+    """200 runs of a second; workers and the sweep are killed, the disk is full, results are damaged."""
+    harmed(tmp_path / "sweep", ("--jobs", "12"), games=20, seeds=10)
+
+
+@pytest.mark.engines
+@pytest.mark.timeout(1200)
+def test_faults_of_all_kinds_with_ray(tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    harmed(tmp_path / "sweep", ("--jobs", "4", "--engine", "ray"), games=10, seeds=6)
+
+
+def harmed(folder: Path, how: tuple[str, ...], games: int, seeds: int) -> None:
+    """Do a sweep in the face of all kinds of faults, again and again until it is whole; each run must end once."""
+    rng = random.Random(1)
+    names = [f"game{i}" for i in range(games)]
+    words = ("--games", ",".join(names), "--seeds", str(seeds), *how, "--", "--seconds", "1")
+    ray = "ray" in how  # whose own files would be too long for such a disk, and which needs its time to begin
+    counts = dict.fromkeys(("worker", "sweep", "result", *(() if ray else ("disk",))), 0)
+    for _ in range(60):
+        full = not ray and rng.random() < 0.2
+        limit = (lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (700, 700))) if full else None
+        running = subprocess.Popen(
+            command(folder, *words),
+            env=environment(folder),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=limit,
         )
-    assert not (tmp_path / "runs").exists()
-
-
-def test_words_of_a_series() -> None:
-    words = ["--seed", "3", "--variant=all", "--dueling", "--seeds", "2", "--lr", "1"]
-    assert without(words, "--variant", "--seed", "--seeds") == ["--dueling", "--lr", "1"]
-
-
-def test_a_series_runs_what_differs_once(capsys: pytest.CaptureFixture[str]) -> None:
-    def variants_of(*words: str) -> tuple[str, ...]:
-        return distinct({variant: parsed(["--variant", variant, *words]) for variant in VARIANTS})
-
-    assert variants_of("--game", "pong") == VARIANTS
-    assert capsys.readouterr().out == ""
-    assert variants_of("--agent", "pong-fast") == tuple(v for v in VARIANTS if v != "n-step")  # has 5 steps already
-    assert capsys.readouterr().out == "n-step is dqn with these options, and is left out\n"
+        if full:
+            counts["disk"] += 1
+        if ray:
+            wait_for(lambda: processes_of(folder, "fastdqn.cli.worker") or running.poll() is not None, 120.0)  # noqa: B023
+        end = time.monotonic() + rng.uniform(6.0, 25.0)
+        while running.poll() is None and time.monotonic() < end:
+            time.sleep(rng.uniform(0.3, 1.5))
+            workers = processes_of(folder, "fastdqn.cli.worker")
+            if workers and not full:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    rng.choice(workers).kill()
+                counts["worker"] += 1
+        if running.poll() is None:
+            running.kill()
+            counts["sweep"] += 1
+        _, err = running.communicate()
+        assert "Traceback" not in err, err
+        if running.returncode == 0:
+            break
+        done = sorted(folder.glob("results/*.json"))
+        if done and rng.random() < 0.5:
+            path = rng.choice(done)
+            path.write_text(path.read_text()[: rng.randrange(200)])
+            counts["result"] += 1
+    assert running.returncode == 0, err
+    print(counts)
+    assert min(counts.values()) > 0, counts
+    found = results(folder)
+    assert {name: one["score"] for name, one in found.items()} == {
+        f"{name}-{seed}": seed + 1.0 for name in names for seed in range(seeds)
+    }
+    ended = [line for line in ledger(folder) if line.endswith(" ends")]
+    assert len(ended) == len(set(ended))  # no run has been finished twice
+    assert len(ended) >= games * seeds - 3  # a few may have been killed between their summary and this line
+    wait_for(lambda: not processes_of(folder), 20.0)
+    left = [path for pattern in ("*", "results/*", "runs/*/*") for path in folder.glob(pattern)]
+    assert not [path for path in left if path.name in (".probe", "sweep.json") or path.suffix == ".unfinished"]

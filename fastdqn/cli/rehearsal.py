@@ -1,0 +1,72 @@
+"""Looking whether a script would take the words of a sweep's runs, before the first of them begins.
+
+python -m fastdqn.cli.rehearsal SCRIPT
+
+Standard input is a JSON list of lists of words; printed is one of sentences, null for words that are good.
+"""
+
+from __future__ import annotations
+
+import fastdqn.process  # noqa: F401 - first: signals during the imports below
+
+import contextlib
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from fastdqn.errors import UserError
+
+SECONDS = 120.0
+"""For which a rehearsal may take; a script that takes longer is not asked."""
+STARTS = "from fastdqn.cli.scripts import"
+"""What a script says that has this package's command line; no other is asked."""
+
+
+def mistakes(path: Path, words: Sequence[Sequence[str]]) -> list[str]:
+    """Return what a script would say against each of these lists of words; nothing if it cannot be asked."""
+    with contextlib.suppress(OSError, ValueError, subprocess.SubprocessError):
+        if STARTS not in path.read_text(encoding="utf-8"):
+            return []
+        done = subprocess.run(
+            [sys.executable, "-m", "fastdqn.cli.rehearsal", str(path)],
+            input=json.dumps([list(one) for one in words]),
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=True,
+        )
+        said: list[str | None] = json.loads(done.stdout.splitlines()[-1])
+        return [one for one in said if one]
+    return []
+
+
+def main() -> int:
+    """Print the sentences."""
+    from fastdqn.cli import scripts
+    from fastdqn.cli.train import run_as_main
+
+    path, lists = Path(sys.argv[1]), json.load(sys.stdin)
+    said: list[str | None] = []
+
+    def ask(_train: Any, options_type: type[Any], description: str | None, **defaults: Any) -> NoReturn:
+        for words in lists:
+            try:
+                scripts.parse(options_type, description or "", words, script=path.stem, **defaults)
+            except UserError as error:
+                said.append(str(error))
+            else:
+                said.append(None)
+        raise SystemExit(0)
+
+    scripts.start = ask
+    with contextlib.suppress(SystemExit):
+        run_as_main(path, [], str(path))
+    print(json.dumps(said))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

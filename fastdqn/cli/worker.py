@@ -1,0 +1,68 @@
+"""The process in which a sweep runs a script: as `python SCRIPT` does, and it ends when the sweep does.
+
+python -m fastdqn.cli.worker PARENT FOLDER SCRIPT OPTIONS
+"""
+
+from __future__ import annotations
+
+import fastdqn.process  # noqa: F401 - first: the clock, and signals during the imports below
+
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import filelock
+
+from fastdqn.cli.train import run_as_main
+from fastdqn.terminal import complain
+from fastdqn.tools.sweep.jobs import note_end
+
+LOCK = "worker.lock"
+LOOK_SECONDS = 0.5
+WAIT_SECONDS = 150.0
+"""For which a worker waits for one before it, whose sweep was killed, to write its checkpoint."""
+LAST_SECONDS = 120.0
+"""After which a worker without a sweep ends, whatever it is doing."""
+
+
+def main() -> int:
+    """Run the script; return its exit code."""
+    parent, folder, path, words = int(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4:]
+    threading.Thread(target=_follow, args=(parent,), name="fastdqn-parent", daemon=True).start()
+    lock = filelock.FileLock(folder / LOCK, thread_local=False)
+    try:
+        lock.acquire(timeout=WAIT_SECONDS)
+    except filelock.Timeout:
+        complain(f"error: another process still runs in {folder}.")
+        return 1
+    except OSError as error:
+        complain(f"error: Cannot write to {folder}: {error.strerror}.")
+        return 1
+    print(f"--- {path.name} {' '.join(words)}", flush=True)
+    try:
+        run_as_main(path, words, str(path))
+    except SystemExit as end:
+        if end.code not in (0, None):
+            raise
+    try:
+        note_end(folder)
+    except OSError as error:
+        complain(f"error: Cannot write to {folder}: {error.strerror}.")
+        return 1
+    return 0
+
+
+def _follow(parent: int) -> None:
+    """End this process, with a checkpoint, once the sweep that started it has ended."""
+    while os.getppid() == parent:
+        time.sleep(LOOK_SECONDS)
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(LAST_SECONDS)
+    os._exit(128 + signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

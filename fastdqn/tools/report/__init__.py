@@ -1,0 +1,1 @@
+"""Reports on Atari-100k: per-game scores beside published ones, aggregates with intervals, pictures."""

@@ -1,0 +1,131 @@
+"""A report as a picture: aggregates with intervals, the performance profile, scores by game."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fastdqn.envs.games import title_of
+from fastdqn.errors import RunError
+from fastdqn.tools.plot import COLORS
+from fastdqn.tools.report.metrics import NAMES, Interval, profile_band, profile_of
+from fastdqn.tools.report.page import HEADINGS, games_of, partial, published_aggregates
+from fastdqn.tools.report.published import REFERENCES, published
+from fastdqn.tools.report.read import Report
+from fastdqn.tools.sweep.plan import atari_26
+
+BESIDE = ("der-2019", "der-2021", "curl", "drq-eps", "spr")
+"""Published agents that are drawn among the aggregates."""
+NEAR = ("der-2021", "spr")
+"""Those that are drawn game by game."""
+_HIGHEST = 8.0
+_LEVELS = np.linspace(0.0, _HIGHEST, 161)
+_GRAY = ("#888888", "#bbbbbb")
+
+
+def draw_report(report: Report, intervals: Mapping[str, Mapping[str, Interval]], out: Path) -> None:
+    """Draw a report over the games that all its agents have, at least one.
+
+    Raises:
+        RunError: the picture cannot be written.
+    """
+    from matplotlib.figure import Figure
+
+    games = games_of(report)
+    figure: Any = Figure(figsize=(11.0, 5.4 + 0.25 * len(games)), layout="constrained")
+    above, below = figure.subfigures(2, 1, height_ratios=[4.6, 0.8 + 0.25 * len(games)])
+    few = f"{len(games)} of 26 games" if games != atari_26() else "not all runs"
+    whole = "Atari-100k" if not partial(report) else f"Atari-100k, PARTIAL: {few}"
+    figure.suptitle(whole, fontsize=13, color="black" if not partial(report) else COLORS[1])
+    left, right = above.subfigures(1, 2, width_ratios=[1.5, 1.0])
+    _draw_aggregates(left, report, intervals, games)
+    _draw_profile(right.subplots(), report, games)
+    _draw_games(below.subplots(), report, games)
+    try:
+        figure.savefig(out, dpi=110)
+    except OSError as error:
+        raise RunError(f"The picture {out} cannot be written: {error.strerror or error}.") from error
+
+
+def _color(number: int) -> str:
+    return COLORS[number % len(COLORS)]
+
+
+def _draw_aggregates(
+    figure: Any, report: Report, intervals: Mapping[str, Mapping[str, Interval]], games: tuple[str, ...]
+) -> None:
+    labels = [*(published()[key].label for key in reversed(BESIDE)), *(e.label for e in reversed(report.entries))]
+    axes = figure.subplots(1, len(NAMES), sharey=True)
+    for panel, name in zip(axes, NAMES, strict=True):
+        for place, key in enumerate(reversed(BESIDE)):
+            panel.plot(published_aggregates(published()[key], games)[name], place, "o", color=_GRAY[0], markersize=5)
+        for number, entry in enumerate(report.entries):
+            place = len(labels) - 1 - number
+            found = intervals[entry.label][name]
+            if found.low is not None and found.high is not None:
+                panel.plot([found.low, found.high], [place, place], color=_color(number), linewidth=7, alpha=0.35)
+            panel.plot(found.value, place, "|", color=_color(number), markersize=14, markeredgewidth=2.5)
+        panel.set_title(HEADINGS[name], fontsize=10)
+        panel.grid(axis="x", alpha=0.3)
+        panel.locator_params(axis="x", nbins=4)
+        panel.set_yticks(range(len(labels)), labels)
+        panel.margins(x=0.12, y=0.08)
+        panel.tick_params(labelsize=9)
+    figure.supxlabel("human-normalised score; band: 95% interval; gray: published", fontsize=9)
+
+
+def _draw_profile(panel: Any, report: Report, games: tuple[str, ...]) -> None:
+    most = max(float(entry.normalised()[game].max()) for entry in report.entries for game in games)
+    levels = _LEVELS[max(1.5, min(_HIGHEST, most * 1.1)) >= _LEVELS]
+    for number, entry in enumerate(report.entries):
+        scores = {game: entry.normalised()[game] for game in games}
+        panel.plot(levels, profile_of(scores, levels), color=_color(number), label=entry.label)
+        if min(len(runs) for runs in scores.values()) > 1:
+            low, high = profile_band(scores, levels)
+            panel.fill_between(levels, low, high, color=_color(number), alpha=0.2, linewidth=0)
+    panel.axvline(1.0, color=_GRAY[1], linewidth=0.8, zorder=0)
+    panel.set_title("performance profile", fontsize=10)
+    panel.set_xlabel("human-normalised score t", fontsize=9)
+    panel.set_ylabel("share of runs above t", fontsize=9)
+    panel.set_ylim(0.0, 1.02)
+    panel.grid(alpha=0.3)
+    panel.legend(fontsize=9, frameon=False)
+    panel.tick_params(labelsize=9)
+
+
+def _draw_games(panel: Any, report: Report, games: tuple[str, ...]) -> None:
+    first = report.entries[0].normalised()
+    order = sorted(games, key=lambda game: float(first[game].mean()))
+    for number, entry in enumerate(report.entries):
+        scores, shift = entry.normalised(), 0.22 * (number - (len(report.entries) - 1) / 2)
+        for place, game in enumerate(order):
+            runs = scores[game]
+            panel.plot(runs, np.full(len(runs), place - shift), ".", color=_color(number), alpha=0.45, markersize=6)
+        means = [float(scores[game].mean()) for game in order]
+        places = np.arange(len(order)) - shift
+        panel.plot(means, places, "D", color=_color(number), markersize=5, label=f"{entry.label}, mean")
+    for key, shape, color in zip(NEAR, ("x", "+"), _GRAY, strict=True):
+        one = published()[key]
+        means = [float(one.normalised(tuple(order))[game][0]) for game in order]
+        panel.plot(
+            means, range(len(order)), shape, color=color, markersize=7, label=f"{one.label}, published", zorder=1
+        )
+    for at in (0.0, 1.0):
+        panel.axvline(at, color=_GRAY[1], linewidth=0.8, zorder=0)
+    panel.set_xscale("symlog", linthresh=0.5)
+    ticks = [-0.25, 0.0, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0]
+    low, high = panel.get_xlim()
+    panel.set_xticks([tick for tick in ticks if low <= tick <= high])
+    panel.xaxis.set_major_formatter("{x:g}")
+    panel.minorticks_off()
+    panel.set_yticks(range(len(order)), [title_of(game) for game in order])
+    panel.set_ylim(-0.7, len(order) - 0.3)
+    panel.set_xlabel(
+        f"human-normalised score ({REFERENCES[0]} 0, {REFERENCES[1]} 1; logarithmic above 0.5); dot: a run", fontsize=9
+    )
+    panel.grid(axis="y", alpha=0.25)
+    panel.legend(fontsize=9, frameon=False, loc="lower right")
+    panel.tick_params(labelsize=9)

@@ -1,0 +1,145 @@
+"""The runs of a sweep on a Ray cluster, which places, queues and counts; imported only if it is asked for.
+
+A run is done in a folder of the same path on whichever machine Ray chooses, and its result comes back to the sweep.
+Where all machines share the folder of the sweep, a run that was stopped is resumed by any of them; where they do not,
+by the one that has its checkpoint, or it begins anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import signal
+import time
+from collections.abc import Generator
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from fastdqn.errors import RunError, UserError
+from fastdqn.tools.sweep.jobs import Job, Outcome, run_job
+
+STOP_SECONDS = 150
+"""For which runs that are asked to stop may write their checkpoints."""
+_LOOK_SECONDS = 0.5
+
+
+class RayWorkers:
+    """Runs jobs as tasks of Ray, as a context manager; what is going on at its end is asked to stop.
+
+    Args:
+        address: of a cluster; None starts one on this machine.
+        at_once: of the runs on a machine of its own; None for as many as there are cores for.
+        cores: of each run.
+
+    Raises:
+        UserError: Ray is not installed.
+        RunError: the cluster cannot be reached.
+    """
+
+    def __init__(self, address: str | None, at_once: int | None, cores: int) -> None:
+        try:
+            self._ray: Any = importlib.import_module("ray")
+        except ImportError as error:
+            raise UserError("--engine ray needs Ray, which is not installed: pip install 'fastdqn[ray]'.") from error
+        count = None if at_once is None else at_once * cores
+        own = {"num_cpus": count, "include_dashboard": False}
+        where: dict[str, Any] = own if address is None else {"address": address}
+        try:
+            with _handlers_kept():
+                self._ray.init(log_to_driver=False, logging_level="error", **where)
+        except Exception as error:  # whatever Ray makes of it
+            why = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+            raise RunError(f"The Ray cluster {address or 'on this machine'} cannot be reached: {why}.") from error
+        total = int(self._ray.cluster_resources().get("CPU", 0))
+        self.at_once = max(1, total // cores)
+        stop = self._ray.remote(_Stop).options(num_cpus=0, max_concurrency=1000).remote()
+        self._stop: Any = stop
+        run = self._ray.remote(_run)
+        self._remote: Any = run.options(num_cpus=cores, max_retries=0)
+        self._cores = cores
+        self._left: dict[Any, Future[Outcome]] = {}
+
+    def __enter__(self) -> RayWorkers:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._ray.get(self._stop.ask.remote())
+            begun = [ref for ref, future in self._left.items() if not future.done()]
+            if begun:
+                self._ray.wait(begun, num_returns=len(begun), timeout=STOP_SECONDS)
+        finally:
+            self._ray.shutdown()
+
+    def submit(self, job: Job) -> Future[Outcome]:
+        """Run a job as soon as the cluster has room for it."""
+        away = replace(job, folder=job.folder.resolve(), path=job.path.resolve())
+        ref = self._remote.remote(away, self._cores, self._stop)
+        future: Future[Outcome] = Future()
+        self._left[ref] = future
+
+        def ended(asked: Future[Any]) -> None:
+            del self._left[ref]
+            error = asked.exception()
+            if error is None:
+                future.set_result(asked.result())
+            elif isinstance(cause := getattr(error, "cause", error), OSError):
+                future.set_exception(cause)
+            else:  # its machine, or Ray's own process there, is gone
+                line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+                future.set_result(Outcome(job.task.name, -signal.SIGKILL, line, None))
+
+        ref.future().add_done_callback(ended)
+        return future
+
+    def running(self) -> dict[str, float]:
+        """Return nothing: Ray knows."""
+        return {}
+
+
+class _Stop:
+    """Says to all machines whether the sweep is being stopped."""
+
+    def __init__(self) -> None:
+        self._asked = False
+
+    def ask(self) -> None:
+        self._asked = True
+
+    def asked(self) -> bool:
+        return self._asked
+
+
+@contextlib.contextmanager
+def _handlers_kept() -> Generator[None]:
+    """Keep this process's own handlers of signals, in place of which Ray puts its own."""
+    numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    before = {number: signal.getsignal(number) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _run(job: Job, cores: int, stop: Any) -> Outcome:
+    """Run a job on the machine that Ray has chosen."""
+    ray: Any = importlib.import_module("ray")
+    asked, looked = False, 0.0
+
+    def stopping() -> bool:
+        nonlocal asked, looked
+        if not asked and time.monotonic() - looked > _LOOK_SECONDS:
+            looked, asked = time.monotonic(), bool(ray.get(stop.asked.remote()))
+        return asked
+
+    if stopping():  # it has waited for its turn until now
+        return Outcome(job.task.name, 128 + signal.SIGTERM, "stopped before it began", None)
+    if not Path(job.path).is_file():
+        return Outcome(job.task.name, 1, f"there is no script {job.path} on this machine", None)
+    return run_job(job, cores, stopping)

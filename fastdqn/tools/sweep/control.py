@@ -1,0 +1,218 @@
+"""All runs of a sweep: which are left, several at a time, what has come of them, and how to continue."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol
+
+import filelock
+
+from fastdqn import process
+from fastdqn.errors import RunError, UserError
+from fastdqn.runs.folder import remove_unfinished, write_json
+from fastdqn.terminal import complain, console
+from fastdqn.tools.sweep.jobs import Job, Outcome, progress_of
+from fastdqn.tools.sweep.plan import Task, read_plan, write_plan
+from fastdqn.tools.sweep.results import FOLDER as RESULTS
+from fastdqn.tools.sweep.results import found_in, minutes_of, write_result
+from fastdqn.tools.sweep.show import Shown
+
+LOCK = "sweep.lock"
+RUNNING = "sweep.json"
+"""Names the process of a sweep that is going on."""
+RUNS = "runs"
+RETRIES = 3
+"""How often a run is resumed whose process was killed, before it counts as failed."""
+_PROBE_BYTES = 65_536
+_LOOK_SECONDS = 0.5
+
+
+class Engine(Protocol):
+    """Runs jobs somewhere, several at once; a context manager that stops what is going on at its end."""
+
+    at_once: int
+
+    def __enter__(self) -> Engine: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+    def submit(self, job: Job) -> Future[Outcome]:
+        """Run a job as soon as there is room for it."""
+        ...
+
+    def running(self) -> dict[str, float]:
+        """Return the names of the jobs that are going on, and for how many seconds each has been."""
+        ...
+
+
+def run_sweep(
+    folder: Path,
+    path: Path,
+    tasks: Sequence[Task],
+    engine: Callable[[], Engine],
+    check: Callable[[Sequence[Task]], None] = lambda left: None,  # noqa: ARG005
+    keep_checkpoints: bool = False,
+) -> int:
+    """Do every run that has no result yet, and write what comes of it into `folder`.
+
+    Args:
+        folder: of the sweep.
+        path: of the script.
+        tasks: what is to be run.
+        engine: makes what runs them, once it is known that something is left.
+        check: raises UserError for those that are left if one of them would be refused.
+        keep_checkpoints: of runs that have ended, too.
+
+    Returns:
+        0 after all have ended well, 1 if some have failed, 128 + its number after a signal.
+
+    Raises:
+        UserError: another process is at this sweep, or the folder has one of another script.
+        RunError: the folder cannot be written to.
+    """
+    script = path.stem
+    with saving(folder), process.running():
+        folder.mkdir(parents=True, exist_ok=True)
+        with only_one(folder):
+            for place in (folder, folder / RESULTS):  # of a sweep that was killed
+                remove_unfinished(place)
+            planned = read_plan(folder) is not None
+            note = write_plan(folder, script, tasks) if planned else None
+            found = found_in(folder, script, tasks, planned)
+            note = note if planned else write_plan(folder, script, tasks)
+            for sentence in (*([note] if note else []), *found.notes):
+                complain(f"{sentence}.")
+            left = [task for task in tasks if task.name not in found.results]
+            out = console()
+            said = f"{len(tasks)} runs of {script} in {folder}"
+            out.print(f"{said}: {len(tasks) - len(left)} have a result, {len(left)} are left", soft_wrap=True)
+            failed: dict[str, str] = {}
+            if left:
+                check(left)
+                jobs = [Job(script, path, task, folder / RUNS / task.name, keep_checkpoints) for task in left]
+                with engine() as workers:
+                    failed = _do(folder, jobs, found.results, workers)
+            return _end(folder, tasks, found.results, failed)
+
+
+@contextlib.contextmanager
+def only_one(folder: Path) -> Generator[None]:
+    """Let this process be the only one at the sweep in `folder`.
+
+    Raises:
+        UserError: another one is.
+    """
+    lock = filelock.FileLock(folder / LOCK)
+    try:
+        lock.acquire(timeout=0)
+    except filelock.Timeout as error:
+        raise UserError(f"The sweep {folder} is going on already, in {_named(folder)}.") from error
+    try:
+        write_json(folder / RUNNING, {"pid": os.getpid(), "host": socket.gethostname()})
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            (folder / RUNNING).unlink()
+        lock.release()
+
+
+@contextlib.contextmanager
+def saving(folder: Path) -> Generator[None]:
+    """Turn an error of the file system into one sentence.
+
+    Raises:
+        RunError: something cannot be written.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise RunError(
+            f"Cannot write to {folder}: {error.strerror or error}; the sweep has ended, nothing is lost: once that is "
+            "mended, the same command continues."
+        ) from error
+
+
+def _do(folder: Path, jobs: Sequence[Job], results: dict[str, dict[str, Any]], workers: Engine) -> dict[str, str]:
+    """Do `jobs`, add to `results`, and return the last line of each run that has failed.
+
+    Raises:
+        OSError: the folder cannot be written to.
+    """
+    failed: dict[str, str] = {}
+    killed = dict.fromkeys((job.task.name for job in jobs), 0)
+    waiting: dict[Future[Outcome], Job] = {}
+    with Shown(len(jobs)) as shown:
+        for job in jobs:
+            waiting[workers.submit(job)] = job
+        while waiting and not process.stop_signal():
+            done, _ = wait(waiting, _LOOK_SECONDS, FIRST_COMPLETED)
+            for future in done:
+                job = waiting.pop(future)
+                outcome = future.result()
+                name = outcome.name
+                if outcome.result is not None:
+                    write_result(folder, outcome.result)
+                    results[name] = outcome.result
+                    shown.ended(outcome.result)
+                elif _was_killed(outcome.code) and not process.stop_signal() and killed[name] < RETRIES:
+                    killed[name] += 1
+                    shown.say(f"{name}: its process was killed ({outcome.code}); it is resumed")
+                    waiting[workers.submit(job)] = job
+                elif not process.stop_signal():
+                    _probe(folder)  # a full disk ends the sweep, not one run after the other
+                    failed[name] = outcome.last_line or f"exit code {outcome.code}"
+                    shown.failed(name, failed[name])
+            going = {name: (seconds, progress_of(folder / RUNS / name)) for name, seconds in workers.running().items()}
+            shown.update(going, minutes_of(results), len(waiting), workers.at_once)
+        if waiting:
+            shown.say("the runs that are going on write their checkpoints")
+    return failed
+
+
+def _was_killed(code: int) -> bool:
+    """Tell whether an exit code is that of a process which a signal ended, and no fault of its own."""
+    return code < 0 or code > 128
+
+
+def _probe(folder: Path) -> None:
+    """Raise OSError if nothing more can be written into `folder`."""
+    path = folder / ".probe"
+    try:
+        path.write_bytes(bytes(_PROBE_BYTES))
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _end(folder: Path, tasks: Sequence[Task], results: dict[str, dict[str, Any]], failed: dict[str, str]) -> int:
+    """Say how the sweep has ended; return the exit code."""
+    out = console()
+    done = sum(task.name in results for task in tasks)
+    if process.stop_signal():
+        said = f"stopped with {done} of {len(tasks)} runs done; the same command continues where they were"
+        out.print(said, soft_wrap=True)
+        return process.exit_code()
+    for name, why in failed.items():
+        complain(f"failed: {name}: {why}")
+    if failed:
+        complain(
+            f"error: {len(failed)} of {len(tasks)} runs have failed, {done} have a result; what they printed is in "
+            f"{folder / RUNS}; the same command tries them again."
+        )
+        return 1
+    out.print(f"all {len(tasks)} runs have a result; fastdqn report {folder} shows them", soft_wrap=True)
+    return 0
+
+
+def _named(folder: Path) -> str:
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        said: Any = json.loads((folder / RUNNING).read_text(encoding="utf-8"))
+        elsewhere = "" if said["host"] == socket.gethostname() else f" of {said['host']}"
+        return f"process {int(said['pid'])}{elsewhere}"
+    return "another process"

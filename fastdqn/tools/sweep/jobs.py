@@ -1,0 +1,222 @@
+"""Running one run of a sweep to its end: a process of its own, on cores of its own, resumed where it was.
+
+The folder of a run holds what its script leaves (a folder of its own in it), `output.log` with all that it prints,
+and `ended.json` once it has ended well: then it is never started again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fastdqn.errors import RunError
+
+if TYPE_CHECKING:
+    from fastdqn.tools.sweep.plan import Task
+
+WORKER = "fastdqn.cli.worker"
+"""The module that is such a process."""
+ASKED = "asked.json"
+ENDED = "ended.json"
+OUTPUT = "output.log"
+CHECKPOINTS = "checkpoints"
+POLL_SECONDS = 0.1
+STOP_SECONDS = 120.0
+"""For which a run that is asked to stop may write its checkpoint."""
+REFUSED = 2
+"""Exit code of a script that cannot do what it was asked for."""
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run to be done."""
+
+    script: str  # its name
+    path: Path  # of the script
+    task: Task
+    folder: Path  # of this run
+    keep_checkpoints: bool = False
+
+
+class Outcome(NamedTuple):
+    """How a job has ended."""
+
+    name: str
+    code: int  # the exit code; negative for a signal that killed it
+    last_line: str  # that it printed
+    result: dict[str, Any] | None  # where it has ended well
+
+
+def run_job(job: Job, cores: Sequence[int] | int, stopping: Callable[[], bool]) -> Outcome:
+    """Run a job, from its newest checkpoint that can be resumed, and return how it has ended.
+
+    Args:
+        job: the run.
+        cores: that it is bound to, or how many it may use wherever they are.
+        stopping: called often; once it is true, the run is asked to stop with a checkpoint.
+
+    Raises:
+        OSError: its folder cannot be written to.
+    """
+    from fastdqn.tools.sweep.results import result_of  # not at the top: a worker is to begin at once
+
+    name = job.task.name
+    _prepare(job)
+    if _ended(job.folder) is None:
+        code, said = 1, ""
+        for words in _attempts(job.folder):
+            code = _run(job, words, cores, stopping)
+            said = last_line(job.folder / OUTPUT)
+            if code != REFUSED or stopping():
+                break
+        if code:
+            return Outcome(name, code, said, None)
+    run = _ended(job.folder)
+    if run is None:
+        return Outcome(name, 1, f"{job.path.name} has left no run in {job.folder}", None)
+    try:
+        result = result_of(job.script, job.task, run)
+    except RunError as error:
+        (job.folder / ENDED).unlink(missing_ok=True)
+        return Outcome(name, 1, str(error), None)
+    if not job.keep_checkpoints:
+        shutil.rmtree(run / CHECKPOINTS, ignore_errors=True)
+    return Outcome(name, 0, last_line(job.folder / OUTPUT), result)
+
+
+def note_end(folder: Path) -> None:
+    """Note that the run in `folder` has ended well; what its worker does last.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    from fastdqn.runs.folder import write_json
+
+    runs = runs_in(folder)
+    if runs:
+        write_json(folder / ENDED, {"run": runs[-1].name})
+
+
+def runs_in(folder: Path) -> list[Path]:
+    """Return the folders of runs in that of a job, the newest last."""
+    found = [path.parent for path in folder.glob("*/config.json")]
+    return sorted(found, key=lambda run: (run / "config.json").stat().st_mtime)
+
+
+def progress_of(folder: Path) -> float:
+    """Return which share of its env steps the newest run in a job's folder has made, 0 where that is not known."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, IndexError):
+        run = runs_in(folder)[-1]
+        most = json.loads((run / "config.json").read_text(encoding="utf-8"))["run"]["max_env_steps"]
+        made = json.loads(last_line(run / "speed.jsonl"))["env_steps"]
+        return min(1.0, max(0.0, made / most))
+    return 0.0
+
+
+def last_line(path: Path) -> str:
+    """Return the last line of a file that says something, empty if there is none."""
+    try:
+        with path.open("rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - 8192))
+            lines = file.read().decode("utf-8", "replace").split("\n")
+    except OSError:
+        return ""
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+def _prepare(job: Job) -> None:
+    """Make the folder of a job; one of a run with other options, whose plan has gone, is set aside."""
+    from fastdqn.runs.folder import remove_unfinished, write_json
+    from fastdqn.tools.sweep.plan import set_aside
+
+    remove_unfinished(job.folder)
+    path = job.folder / ASKED
+    if path.exists():
+        said: Any = None
+        with contextlib.suppress(ValueError):
+            said = json.loads(path.read_text(encoding="utf-8"))
+        if said == job.task.asked:
+            return
+        set_aside(job.folder)
+    job.folder.mkdir(parents=True, exist_ok=True)
+    write_json(path, job.task.asked)
+
+
+def _attempts(folder: Path) -> Iterator[tuple[str, ...]]:
+    """Yield what to add to the words of a run, one after the other while they are refused: resume it from its newest
+    checkpoint, from the one before, begin it anew.
+    """
+    saved = [run for run in runs_in(folder) if any((run / CHECKPOINTS).glob("*.checkpoint"))]
+    if saved:
+        yield ("--resume", str(saved[-1]))
+        if len(list((saved[-1] / CHECKPOINTS).glob("*.checkpoint"))) > 1:
+            yield ("--resume", str(saved[-1]), "--resume-previous")
+    for run in runs_in(folder):
+        if run not in saved:  # of one that was killed before its first checkpoint
+            shutil.rmtree(run, ignore_errors=True)
+    yield ()
+
+
+def _ended(folder: Path) -> Path | None:
+    """Return the run that has ended well in a job's folder."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        said: Any = json.loads((folder / ENDED).read_text(encoding="utf-8"))
+        run = folder / Path(str(said["run"])).name
+        return run if (run / "config.json").exists() else None
+    return None
+
+
+def _run(job: Job, more: Sequence[str], cores: Sequence[int] | int, stopping: Callable[[], bool]) -> int:
+    """Start a worker, wait for its end, and return its exit code."""
+    words = [*job.task.words, *more, "--runs-dir", str(job.folder)]
+    command = [sys.executable, "-m", WORKER, str(os.getpid()), str(job.folder), str(job.path), *words]
+    threads = cores if isinstance(cores, int) else len(set(cores))
+    environment = {**os.environ, **dict.fromkeys(_THREADS, str(threads)), "PYTHONUNBUFFERED": "1"}
+    with (job.folder / OUTPUT).open("ab") as output, _bound_to(cores):
+        child = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            start_new_session=True,  # what a terminal sends reaches the sweep alone, which hands it on
+        )
+    asked = None
+    try:
+        while True:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return child.wait(timeout=POLL_SECONDS)
+            if asked is None and stopping():
+                asked = time.monotonic()
+                child.send_signal(signal.SIGTERM)
+            elif asked is not None and time.monotonic() - asked > STOP_SECONDS:
+                child.kill()
+    finally:
+        child.kill()
+        child.wait()
+
+
+@contextlib.contextmanager
+def _bound_to(cores: Sequence[int] | int) -> Generator[None]:
+    """Let what this thread starts meanwhile run on these cores alone."""
+    if isinstance(cores, int) or not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)

@@ -1,0 +1,265 @@
+"""What a sweep runs: every combination of its axes, each with a name and the words of its command line."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, cast, get_args, get_type_hints
+
+from fastdqn.errors import UserError
+from fastdqn.options.fields import changes_learning
+from fastdqn.options.groups import Groups, flag_of
+from fastdqn.runs.folder import write_json
+
+ATARI_26 = "atari-26"
+"""Stands for the games of Atari-100k (Kaiser et al. 2020)."""
+PUBLISHED = Path(__file__).resolve().parents[2] / "data" / "atari100k.json"
+PLAN = "plan.json"
+FORMAT = 1
+"""Of plan.json and of results; any other is refused."""
+OWN = ("game", "agent", "seed", "seeds", "runs-dir", "resume", "resume-previous")
+"""Options that the sweep itself gives to its runs."""
+LIMITS = ("max-env-steps", "max-minutes", "train-seconds", "stop-score", "fresh-games", "evaluation-games")
+"""Options that change nothing of how it is learnt, and yet what comes of it."""
+
+
+class Task(NamedTuple):
+    """One run of a sweep."""
+
+    name: str
+    asked: dict[str, str]  # what the command line says of what is learnt, by option
+    words: tuple[str, ...]  # of its command line
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"name": self.name, "asked": self.asked}
+
+
+class Axes(NamedTuple):
+    """What varies in a sweep; an axis without values is none."""
+
+    games: tuple[str, ...]
+    agents: tuple[str, ...]
+    seeds: tuple[int, ...]
+    others: Mapping[str, tuple[str, ...]]  # values by option
+
+
+def axes_of(games: str | None, agents: str | None, seeds: str, vary: Sequence[str]) -> Axes:
+    """Return the axes that the command line says.
+
+    Args:
+        games: `pong,boxing`, or atari-26 for the games of Atari-100k.
+        agents: `der,drq-eps`.
+        seeds: how many from 0 on, `4..6` or `0,7`.
+        vary: `option=value,value`, each option once.
+
+    Raises:
+        UserError: an axis cannot be understood, or has a value twice.
+    """
+    others: dict[str, tuple[str, ...]] = {}
+    for said in vary:
+        option, equals, values = said.partition("=")
+        option = option.lstrip("-").replace("_", "-")
+        if not option or not equals or not values:
+            raise UserError(f"--vary takes an option and its values, as in --vary learning-rate=1e-4,2e-4, not {said}.")
+        if option in OWN:
+            raise UserError(
+                f"--vary {said}: a sweep has --games, --agents and --seeds for that, and folders of its own."
+            )
+        if option in others:
+            raise UserError(f"--vary has {option} twice; give all its values at once.")
+        others[option] = _values(values, f"--vary {option}")
+    named = _values(games, "--games") if games is not None else ()
+    if ATARI_26 in named:
+        named = tuple(dict.fromkeys(one for name in named for one in (atari_26() if name == ATARI_26 else (name,))))
+    return Axes(named, _values(agents, "--agents") if agents is not None else (), _seeds(seeds), others)
+
+
+def tasks_of(axes: Axes, options: Sequence[str]) -> list[Task]:
+    """Return the runs of a sweep: seed after seed, in each of them game after game, so that early results are of all
+    games.
+
+    Args:
+        axes: what varies.
+        options: words that all runs have.
+
+    Raises:
+        UserError: `options` say what the sweep itself says, or two runs would have one name.
+    """
+    fixed = said_by(options)
+    for option in fixed:
+        if option in OWN:
+            raise UserError(f"--{option} after -- contradicts the sweep, which gives each run its own.")
+        if option in axes.others:
+            raise UserError(f"--{option} cannot be varied and fixed at once.")
+    beside = _beside()
+    kept = {option: value for option, value in fixed.items() if option not in beside}
+    tasks: list[Task] = []
+    combined = itertools.product(axes.games or (None,), axes.agents or (None,), *axes.others.values())
+    for seed, (game, agent, *values) in itertools.product(axes.seeds, list(combined)):
+        own = {option: str(value) for option, value in zip(axes.others, values, strict=True)}
+        named = {"game": game, "agent": agent, "seed": str(seed)}
+        said = {option: value for option, value in named.items() if value is not None}
+        parts = [part for part in (game, agent) if part is not None]
+        parts += [f"{option}={value}" for option, value in own.items()]
+        name = "-".join(_as_file(part) for part in (*parts, str(seed)))
+        words = [word for option, value in {**said, **own}.items() for word in _word(option, value)]
+        tasks.append(Task(name, {**said, **own, **kept}, (*words, *options)))
+    names = [task.name for task in tasks]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise UserError(f"Two runs of the sweep would be called {twice}; leave out values that are written twice.")
+    return tasks
+
+
+def said_by(words: Sequence[str]) -> dict[str, str]:
+    """Return options and their values, flags as on and off, in one spelling.
+
+    Raises:
+        UserError: a word belongs to no option.
+    """
+    said: dict[str, str] = {}
+    option: str | None = None
+    for word in words:
+        if not word.startswith("--"):
+            if option is None:
+                raise UserError(f"{word!r} after -- belongs to no option.")
+            said[option], option = word, None
+            continue
+        name, equals, value = word[2:].partition("=")
+        name = name.replace("_", "-")
+        if equals:
+            said[name], option = value, None
+        elif name.startswith("no-"):
+            said[name[3:]], option = "off", None
+        else:
+            said[name], option = "on", name
+    return said
+
+
+def write_plan(folder: Path, script: str, tasks: Sequence[Task]) -> str | None:
+    """Write what the sweep in `folder` consists of: these runs, and those that it had before.
+
+    Returns:
+        a sentence if the plan there was damaged and has been set aside.
+
+    Raises:
+        UserError: the folder has a sweep of another script, or one of its runs was asked for with other options.
+        OSError: it cannot be written.
+    """
+    path, why = folder / PLAN, None
+    before: dict[str, Any] = {"script": script, "tasks": []}
+    if path.exists():
+        found = read_plan(folder)
+        if found is None:
+            aside = set_aside(path)
+            why = f"{path} is damaged; it is now {aside.name}, and a new one is written"
+        else:
+            before = found
+    if before["script"] != script:
+        raise UserError(f"{folder} is a sweep of {before['script']}, not of {script}; name another folder with --into.")
+    asked = {one["name"]: one["asked"] for one in before["tasks"]}
+    for task in tasks:
+        if asked.get(task.name, task.asked) != task.asked:
+            raise UserError(
+                f"In the sweep {folder} the run {task.name} has {difference(asked[task.name], task.asked)}; "
+                "give the same options, or name another folder with --into."
+            )
+    every = {one["name"]: one for one in before["tasks"]} | {task.name: task.as_dict() for task in tasks}
+    said = {"format": FORMAT, "script": script, "tasks": list(every.values())}
+    if said != before:
+        write_json(path, said)
+    return why
+
+
+def read_plan(folder: Path) -> dict[str, Any] | None:
+    """Return what the plan of a sweep says: its `script` and its `tasks`; None if there is none or it is damaged."""
+    try:
+        said: Any = json.loads((folder / PLAN).read_text(encoding="utf-8"))
+        tasks: Any = said["tasks"]
+        good = said["format"] == FORMAT and isinstance(said["script"], str) and isinstance(tasks, list)
+        for one in cast(list[Any], tasks):
+            good = good and isinstance(one["name"], str) and is_words(one["asked"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return cast(dict[str, Any], said) if good else None
+
+
+def difference(theirs: Mapping[str, str], ours: Mapping[str, str]) -> str:
+    """Return in what the options of a run differ from those that are asked for now, for the first that does."""
+    option = next(name for name in sorted({*theirs, *ours}) if theirs.get(name) != ours.get(name))
+    return f"--{option} {theirs.get(option, '(not given)')}, not {ours.get(option, '(not given)')}"
+
+
+def is_words(said: Any) -> bool:
+    """Tell whether `said` names words by words."""
+    if not isinstance(said, dict):
+        return False
+    return all(isinstance(one, str) for pair in cast(dict[Any, Any], said).items() for one in pair)
+
+
+def set_aside(path: Path) -> Path:
+    """Rename a file so that nothing takes it for what it was, and return its new place."""
+    for number in itertools.count(1):
+        aside = path.with_name(f"{path.name}.set-aside{'' if number == 1 else f'-{number}'}")
+        if not aside.exists():
+            path.rename(aside)
+            return aside
+    raise AssertionError("numbers do not end")
+
+
+def atari_26() -> tuple[str, ...]:
+    """Return the ROMs of Atari-100k's 26 games."""
+    return tuple(json.loads(PUBLISHED.read_text(encoding="utf-8"))["games"])
+
+
+def _beside() -> set[str]:
+    """Return the options that change neither what is learnt nor how long."""
+    found: set[str] = set()
+    hints = get_type_hints(Groups)
+    for group in dataclasses.fields(Groups):
+        kind = next((one for one in get_args(hints[group.name]) if one is not type(None)), hints[group.name])
+        for field in dataclasses.fields(kind):
+            if not changes_learning(field):
+                found.add(flag_of(kind, field.name)[2:])
+    return found - set(LIMITS)
+
+
+def _values(said: str, option: str) -> tuple[str, ...]:
+    values = tuple(one.strip() for one in said.split(","))
+    if not all(values):
+        raise UserError(f"{option} has an empty value in {said!r}; values stand between commas.")
+    if len(set(values)) < len(values):
+        raise UserError(f"{option} has a value twice in {said!r}.")
+    return values
+
+
+def _seeds(said: str) -> tuple[int, ...]:
+    first, dots, last = said.partition("..")
+    words = [first, last] if dots else said.split(",")
+    if not all(re.fullmatch(r"\d{1,18}", word.strip()) for word in words):
+        raise UserError(f"--seeds takes a number of seeds, or which, as in 4..6 or 0,7; not {said!r}.")
+    numbers = [int(word) for word in words]
+    if dots:
+        numbers = list(range(numbers[0], numbers[1] + 1))
+    elif len(numbers) == 1:
+        numbers = list(range(numbers[0]))
+    if not numbers:
+        raise UserError(f"--seeds {said} names no seed.")
+    if len(set(numbers)) < len(numbers):
+        raise UserError(f"--seeds has a seed twice in {said!r}.")
+    return tuple(numbers)
+
+
+def _word(option: str, value: str) -> tuple[str, ...]:
+    """Return how a command line says an option; flags are varied as on and off."""
+    if value in ("on", "off"):
+        return (f"--{option}" if value == "on" else f"--no-{option}",)
+    return (f"--{option}", value)
+
+
+def _as_file(part: str) -> str:
+    return re.sub(r"[^A-Za-z0-9.=_+-]", "_", part)

@@ -1,0 +1,189 @@
+"""Reports: aggregates against rliable's published figures and a plain bootstrap, and what is only a part."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from fastdqn.envs.scores import REFERENCES, human_normalised
+from fastdqn.tools.report.metrics import NAMES, aggregates_of, intervals_of, profile_band, profile_of
+from fastdqn.tools.report.published import published
+from fastdqn.tools.sweep.plan import PUBLISHED, atari_26
+from tests.helpers.scripts import ROOT, fastdqn_says
+from tests.helpers.sweeps import make_results
+
+Scores = dict[str, NDArray[np.float64]]
+
+
+@pytest.fixture(scope="module")
+def raw() -> dict[str, dict[str, list[float]]]:
+    said = json.loads((ROOT / "tests" / "data" / "atari100k_runs.json").read_text())
+    return {agent: said[agent] for agent in ("DrQ(eps)", "SPR")}
+
+
+def normalised(runs: dict[str, list[float]]) -> Scores:
+    return {game: np.array([human_normalised(game, score) for score in scores]) for game, scores in runs.items()}
+
+
+def test_aggregates_are_rliables(raw: dict[str, dict[str, list[float]]]) -> None:
+    """The notebook of Agarwal et al. 2021 prints these medians and means of 100 runs; the IQMs are a figure's."""
+    for agent, median, mean, iqm in (("DrQ(eps)", 0.3129, 0.4647, 0.280), ("SPR", 0.3956, 0.6158, 0.337)):
+        found = aggregates_of(normalised(raw[agent]))
+        assert round(float(found.median), 4) == median
+        assert round(float(found.mean), 4) == mean
+        assert round(float(found.iqm), 3) == iqm
+        key = {"DrQ(eps)": "drq-eps", "SPR": "spr"}[agent]
+        assert {name: round(float(getattr(found, name)), 4) for name in NAMES} == published()[key].of_runs
+        for game, scores in raw[agent].items():
+            assert published()[key].scores[game] == pytest.approx(np.mean(scores), abs=0.051), (agent, game)
+
+
+def test_aggregates_by_hand() -> None:
+    scores = {"a": np.array([0.0, 2.0]), "b": np.array([0.5, 0.5]), "c": np.array([3.0, 1.0])}
+    found = aggregates_of(scores)  # means 1, 0.5, 2; sorted 0 | 0.5 0.5 1 2 | 3
+    assert (float(found.median), float(found.mean), float(found.iqm)) == (1.0, 3.5 / 3, 1.0)
+    assert float(found.gap) == pytest.approx((1 + 0 + 0.5 + 0.5 + 0 + 0) / 6)
+    uneven = aggregates_of({"a": np.array([1.0]), "b": np.array([0.0, 2.0, 4.0])})
+    assert (float(uneven.mean), float(uneven.iqm)) == (1.5, 1.5)  # means 1 and 2; 0 | 1 2 | 4
+
+
+def test_the_bootstrap_is_stratified() -> None:
+    """Against a plain one over all draws there are; one that draws games, too, would be far wider."""
+    scores = {"a": np.array([0.0, 1.0]), "b": np.array([10.0, 14.0])}
+    every = [
+        (np.mean(a) + np.mean(b)) / 2
+        for a in itertools.product([0.0, 1.0], repeat=2)
+        for b in itertools.product([10.0, 14.0], repeat=2)
+    ]
+    low, high = np.quantile(np.repeat(every, 1_000), [0.025, 0.975]).tolist()
+    found = intervals_of(scores, draws=20_000)["mean"]
+    assert (found.value, found.low, found.high) == (6.25, pytest.approx(low), pytest.approx(high))
+    assert low == 5.0  # a control: with games drawn too, both could be game a, and the mean 0
+    uneven = intervals_of({"a": np.array([1.0, 1.0]), "b": np.array([2.0, 2.0, 2.0])})
+    assert uneven["iqm"] == (5.0 / 3, pytest.approx(5.0 / 3), pytest.approx(5.0 / 3))  # what is no run is never drawn
+    alone = intervals_of({"a": np.array([1.0]), "b": np.array([2.0, 3.0])})
+    assert alone["mean"] == (1.75, None, None)
+
+
+def test_the_interval_of_three_runs_holds_the_mean_of_a_hundred(raw: dict[str, dict[str, list[float]]]) -> None:
+    spr = normalised(raw["SPR"])
+    truth = float(aggregates_of(spr).mean)
+    held = 0
+    for begin in range(0, 99, 3):
+        found = intervals_of({game: runs[begin : begin + 3] for game, runs in spr.items()}, draws=500)["mean"]
+        held += (found.low or 0.0) <= truth <= (found.high or 0.0)
+    assert held >= 22  # of 33; of so few runs the percentile bootstrap holds less often than 95 in 100
+
+
+def test_profiles_by_hand() -> None:
+    scores = {"a": np.array([0.0, 2.0]), "b": np.array([1.0, 1.0, 3.0])}
+    levels = np.array([-1.0, 0.0, 1.0, 2.0, 3.0])
+    assert profile_of(scores, levels).tolist() == pytest.approx([1.0, 0.75, (0.5 + 1 / 3) / 2, 1 / 6, 0.0])
+    low, high = profile_band(scores, levels)
+    assert (low[0], high[0], low[-1], high[-1]) == (1.0, 1.0, 0.0, 0.0)
+    assert (low <= profile_of(scores, levels)).all()
+    assert (high >= profile_of(scores, levels)).all()
+
+
+def test_published_scores_are_whole() -> None:
+    known = published()
+    assert len(atari_26()) == 26
+    for one in known.values():
+        assert tuple(sorted(one.scores)) == atari_26()
+        assert one.mark in ("R", "2", "M")
+        assert one.source
+    for game in atari_26():
+        assert (known["random"].scores[game], known["human"].scores[game]) == REFERENCES[game]
+    figures = {"der-2019": (0.1614, 0.2845), "der-2021": (0.1894, 0.3504), "bbf": (0.917, 2.247)}
+    for key, (median, mean) in figures.items():  # as their authors, or rliable, print them
+        found = aggregates_of(known[key].normalised(atari_26()))
+        assert (float(found.median), float(found.mean)) == (
+            pytest.approx(median, abs=5e-4),
+            pytest.approx(mean, abs=1e-3),
+        )
+    assert 'fastdqn = ["py.typed", "data/*", "data/demo/*"]' in (ROOT / "pyproject.toml").read_text()
+    assert PUBLISHED.parent == ROOT / "fastdqn" / "data"
+
+
+def test_a_whole_report(raw: dict[str, dict[str, list[float]]], tmp_path: Path) -> None:
+    folder = make_results(tmp_path / "sweep", {game: runs[:3] for game, runs in raw["DrQ(eps)"].items()})
+    done = fastdqn_says("report", str(folder))
+    assert done.returncode == 0, done.stderr
+    assert "PARTIAL" not in done.stdout
+    page = (folder / "report.md").read_text()
+    assert "PARTIAL" not in page
+    assert "## Aggregates over the 26 games" in page
+    assert "| SPR [R] | 100 | 0.337 | 0.396 | 0.616 | 0.577 | 6 |" in page
+    mine = intervals_of({game: runs[:3] for game, runs in normalised(raw["DrQ(eps)"]).items()})["iqm"]
+    assert f"| der | 3 | {mine.value:.3f} ({mine.low:.3f}-{mine.high:.3f}) |" in page
+    assert "| der | 78 | 30.0 min | 39.0 h | 78.0 | 2 of a processor | abc |" in page
+    alien = raw["DrQ(eps)"]["alien"][:3]
+    row = next(line for line in page.splitlines() if line.startswith("| Alien |"))
+    assert row.startswith(
+        f"| Alien | **{np.mean(alien):,.1f}** ({min(alien):,.1f}-{max(alien):,.1f}) | 227.8 | 7,127.7 |"
+    )
+    rows = list(csv.DictReader((folder / "report.csv").read_text().splitlines()))
+    assert len(rows) == 78
+    assert {row["whole"] for row in rows} == {"yes"}
+    assert float(rows[0]["human_normalised"]) == pytest.approx(
+        human_normalised(rows[0]["game"], float(rows[0]["score"])), abs=1e-6
+    )
+    assert (folder / "report.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_a_part_never_passes_as_whole(
+    raw: dict[str, dict[str, list[float]]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    titles: list[str] = []
+    monkeypatch.setattr("matplotlib.figure.Figure.suptitle", lambda _, title, **how: titles.append(title))
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda *words, **how: None)  # which takes its time
+    runs = raw["SPR"]
+    cases = {
+        "games": ({game: runs[game][:2] for game in ("pong", "boxing")}, "2 of 26 games", "2 of the 26 games alone"),
+        "game": ({game: runs[game][:1] for game in runs if game != "pong"}, "25 of 26 games: Pong is missing", "25 of"),
+        "seeds": ({game: runs[game][: 1 + (game == "pong")] for game in runs}, "from 1 to 2 runs", "the 26 games"),
+    }
+    for name, (scores, said, over) in cases.items():
+        folder = make_results(tmp_path / name, scores)
+        done = fastdqn_says("report", str(folder), "--out", str(tmp_path / f"out-{name}"))
+        assert done.returncode == 0, done.stderr
+        page = (tmp_path / f"out-{name}" / "report.md").read_text()
+        for text in (done.stdout, page):
+            assert "PARTIAL" in text
+            assert said in text
+        assert "| der (PARTIAL) |" in page
+        assert f"## Aggregates over {over}" in page
+        assert {row["whole"] for row in csv.DictReader((tmp_path / f"out-{name}" / "report.csv").open())} == {"no"}
+    assert titles == [f"Atari-100k, PARTIAL: {few}" for few in ("2 of 26 games", "25 of 26 games", "not all runs")]
+    plan = {"format": 1, "script": "12_atari_100k", "tasks": []}
+    whole = make_results(tmp_path / "planned", {game: runs[game][:1] for game in runs})
+    for seed, game in itertools.product(range(2), runs):
+        asked = {"game": game, "agent": "der", "seed": str(seed)}
+        plan["tasks"].append({"name": f"{game}-der-{seed}", "asked": asked})
+    (whole / "plan.json").write_text(json.dumps(plan))
+    assert "26 of the 52 runs of the sweep have a result" in fastdqn_says("report", str(whole)).stdout
+
+
+def test_what_is_no_atari_100k_is_said(tmp_path: Path) -> None:
+    folder = make_results(tmp_path / "a", {"pong": [1.0, 2.0]}, env_steps=5_000, score_of="training")
+    make_results(folder, {"space_invaders": [100.0]}, agent="other")
+    (folder / "results" / "damaged.json").write_text("{")
+    said = fastdqn_says("report", str(folder)).stdout
+    assert "runs of 5,000 env steps: the published agents had 100,000" in said
+    assert "means of the last 100 games of the training" in said
+    assert "left out, as Atari-100k has no such game: Space Invaders" in said
+    assert "damaged.json is damaged: it is no JSON" in said
+    for words, mistake in (
+        ((str(tmp_path / "none"),), "there is no such folder"),
+        ((str(tmp_path),), "There is no result of a game of Atari-100k"),
+        ((), "Name the folder of a sweep"),
+    ):
+        done = fastdqn_says("report", *words)
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+        assert mistake in done.stderr
