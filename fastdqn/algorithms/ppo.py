@@ -32,14 +32,19 @@ class Rollout(NamedTuple):
     samples: PolicySamples
     env_steps: int
     episodes: tuple[EpisodeEnd, ...]
+    rows: int = 0  # T * N, those of resets too, which are no samples
 
     def minibatches(self, size: int, epochs: int, generator: torch.Generator) -> Iterator[PolicySamples]:
-        """Yield all samples once an epoch, in a new order each time, in batches of at most `size`."""
+        """Yield all samples once an epoch, in a new order each time, in batches of at most `size`.
+
+        How many batches there are does not depend on how many games were reset: others may wait for as many. Where the
+        samples would fill fewer, they are as large as each other.
+        """
         count = len(self.samples.action)
+        batches = -(-max(count, self.rows) // size)
         for _ in range(epochs):
             order = torch.randperm(count, generator=generator).to(self.samples.action.device)
-            for begin in range(0, count, size):
-                rows = order[begin : begin + size]
+            for rows in order.split(size) if -(-count // size) == batches else order.tensor_split(batches):
                 yield PolicySamples._make(picked(column, rows) for column in self.samples)
 
 

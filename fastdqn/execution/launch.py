@@ -28,14 +28,12 @@ from typing import Any, Protocol
 
 from fastdqn import process
 from fastdqn.errors import RunError, UserError
+from fastdqn.execution.presence import EMBEDDED
 from fastdqn.execution.processes import ChildProcess, Outbox, end_all
 from fastdqn.options.fields import plain
 from fastdqn.options.groups import options_from
 from fastdqn.options.ranks import RanksOptions
 from fastdqn.terminal import complain
-
-EMBEDDED = "FASTDQN_EMBEDDED"
-"""In the environment of children of rank 0, which speaks for them."""
 
 
 class RankSettings(Protocol):
@@ -156,9 +154,9 @@ class Children:
         self._left = contextlib.ExitStack()
 
     def __enter__(self) -> Children:
-        from torch.distributed import TCPStore
+        from fastdqn.execution.exchange import dist
 
-        self._store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        self._store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
         common = {
             "WORLD_SIZE": str(self._world),
             "LOCAL_WORLD_SIZE": str(self._world),
