@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -32,14 +33,23 @@ class Rollout(NamedTuple):
     samples: PolicySamples
     env_steps: int
     episodes: tuple[EpisodeEnd, ...]
+    rows: int = 0  # T * N, those of resets too, which are no samples
 
     def minibatches(self, size: int, epochs: int, generator: torch.Generator) -> Iterator[PolicySamples]:
-        """Yield all samples once an epoch, in a new order each time, in batches of at most `size`."""
+        """Yield all samples once an epoch, in a new order each time, in batches of at most `size`.
+
+        How many batches there are does not depend on how many games were reset: others may wait for as many. Where the
+        samples would fill fewer, they are as large as each other.
+        """
         count = len(self.samples.action)
+        batches = min(count, -(-max(count, self.rows) // size))
+        edges = [*range(0, count, size), count]
+        if len(edges) <= batches:
+            edges = [i * count // batches for i in range(batches + 1)]
         for _ in range(epochs):
             order = torch.randperm(count, generator=generator).to(self.samples.action.device)
-            for begin in range(0, count, size):
-                rows = order[begin : begin + size]
+            for begin, end in itertools.pairwise(edges):
+                rows = order[begin:end]
                 yield PolicySamples._make(picked(column, rows) for column in self.samples)
 
 
@@ -63,7 +73,8 @@ class PPOLearner(A2CLearner):
     loss = -mean(min(r A, clip(r, 1 - c, 1 + c) A)) + value_weight * mean((R - V(s))^2) - entropy_weight * mean(H),
     where r is the probability of the action now over that when it was drawn, and A are advantages.
 
-    Deviates: advantages have mean 0 and standard deviation 1 in each batch, as in Stable-Baselines3.
+    Deviates: advantages have mean 0 and standard deviation 1 in each batch, as in Stable-Baselines3; of several ranks
+    in each rank's own.
 
     Args:
         network: returns logits (B, A) and values (B,); on its device.
@@ -73,6 +84,7 @@ class PPOLearner(A2CLearner):
         order: random numbers of the order in which samples are learnt from, on the CPU.
         descent: what becomes of gradients; by default they are stepped here.
         form: how the arithmetic is laid out.
+        normalise: whether advantages are.
     """
 
     def __init__(
@@ -84,10 +96,12 @@ class PPOLearner(A2CLearner):
         order: torch.Generator,
         descent: Descent | None = None,
         form: Form = PLAIN,
+        normalise: bool = True,
     ) -> None:
         super().__init__(network, noise, settings, descent, form)
         self.order = order
         self._clip = clip
+        self._normalise = normalise
 
     def set_learning_rate(self, learning_rate: float) -> None:
         """Change the step size of all later updates."""
@@ -109,7 +123,7 @@ class PPOLearner(A2CLearner):
         taken = log_probabilities.gather(1, batch.action.unsqueeze(1)).squeeze(1)
         entropy = -(log_probabilities.exp() * log_probabilities).sum(dim=1)
         advantage = batch.advantage
-        if len(advantage) > 1:
+        if self._normalise and len(advantage) > 1:
             advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
         log_ratio = taken - batch.log_probability
         ratio = log_ratio.exp()

@@ -62,7 +62,7 @@ class RolloutWork(NothingUnfinished):
         batch_size: samples of an update.
         epochs: times that each sample is learnt from.
         learning_rate: at the start.
-        decay: env steps over which the step size falls to 0; None for never.
+        decay: env steps over which the step size falls to 0; None or 0 for never.
     """
 
     name = "work"
@@ -111,7 +111,7 @@ class RolloutWork(NothingUnfinished):
         self.env_steps = state["env_steps"]
 
     def _begin(self, sent: Sent) -> None:
-        if self._decay is not None:
+        if self._decay:
             self._learner.set_learning_rate(linear(self.env_steps, self._learning_rate, 0.0, self._decay))
         self._version, self.env_steps = sent.version, self.env_steps + sent.env_steps
         self._left = self._epochs * math.ceil(sent.env_steps / self._batch_size)

@@ -79,7 +79,7 @@ class PPOOptions(FrameOptions):
     """Step size of Adam at the start."""
     learning_rate_decay: int | None = None
     """Env steps over which the step size falls to 0, in a straight line; by default the whole run, to its limit
-    --max-env-steps, or never without one."""
+    --max-env-steps, or never without one, as with 0."""
     adam_epsilon: float = 1e-5
     """Adam's epsilon, added to the root of its second moment."""
     gamma: float = 0.99
@@ -108,7 +108,7 @@ class PPOOptions(FrameOptions):
         """Raise UserError for a value out of range."""
         super().check()
         above_zero(self.learning_rate, "--learning-rate")
-        at_least(self.learning_rate_decay, 1, "--learning-rate-decay")
+        at_least(self.learning_rate_decay, 0, "--learning-rate-decay")
         above_zero(self.adam_epsilon, "--adam-epsilon")
         between(self.gamma, 0.0, 1.0, "--gamma")
         between(self.trace_decay, 0.0, 1.0, "--trace-decay")
@@ -123,7 +123,7 @@ class PPOOptions(FrameOptions):
     def describe(self) -> str:
         """Return one line that says what is learnt from."""
         over = self.learning_rate_decay
-        rate = f"{self.learning_rate:g}{'' if over is None else f' falling to 0 over {over:,} env steps'}"
+        rate = f"{self.learning_rate:g}{f' falling to 0 over {over:,} env steps' if over else ''}"
         return (
             f"learns by proximal policy optimisation: Adam {rate}, {self.rollout_steps} steps of each "
             f"game, {self.epochs} epochs in batches of {self.batch_size}, clip {self.clip:g}, lambda "
