@@ -202,7 +202,8 @@ def build_learner(
     agent = agent or AgentOptions()
     rmsprop = dqn.rmsprop_epsilon if dqn.optimizer == "rmsprop" else None
     settings = Settings(
-        *(dqn.learning_rate, dqn.adam_epsilon, rmsprop, dqn.double, agent.target_average, agent.act_with), bootstrap
+        *(dqn.learning_rate, dqn.adam_epsilon, rmsprop, dqn.double, agent.target_average, agent.act_with),
+        *(dqn.max_norm, bootstrap),
     )
     noise = torch.Generator(device).manual_seed(as_int(seeds.noise))
     return DQNLearner(network().to(device), network, settings, form, _objective_of(dqn, parts, device), noise, descent)

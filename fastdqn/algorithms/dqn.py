@@ -18,7 +18,7 @@ from fastdqn.algorithms.objectives import Objective, ValueObjective
 from fastdqn.foreach import copy_all, lerp_all
 from fastdqn.networks.arithmetic import in_bf16
 from fastdqn.networks.lowered import Lowered, backward
-from fastdqn.networks.noisy import draw_noise, noisy_layers
+from fastdqn.networks.noisy import clear_noise, draw_noise, noisy_layers
 from fastdqn.networks.torso import share_weights, torsos, use_channels_last
 from fastdqn.seam import Descent, Group
 from fastdqn.seeds import as_int
@@ -39,6 +39,7 @@ class Settings:
     double: bool = False  # Double Q-learning (van Hasselt et al. 2015)
     target_average: float | None = None  # share by which each step moves the target; None to copy it
     act_with: Literal["online", "target"] = "online"  # the network whose greedy actions are played
+    max_norm: float | None = None  # to which the gradient is clipped
     bootstrap: bool = True  # False where batches bring whole returns: the target network says nothing then
 
 
@@ -101,7 +102,7 @@ class DQNLearner(NothingUnfinished):
         self._selector = online if settings.double else None
         self._shared = next(iter(torsos(online)), None) if settings.double else None  # target and selector get the same
         parameters = list(network.parameters())
-        self.group = Group("q", parameters, self._optimizer_of(parameters))
+        self.group = Group("q", parameters, self._optimizer_of(parameters), settings.max_norm)
 
     def groups(self) -> Sequence[Group]:
         """Return the one group, the online network."""
@@ -110,6 +111,11 @@ class DQNLearner(NothingUnfinished):
     def act(self, obs: Tensor) -> Tensor:
         """Return the actions (N,) of largest value for (N, C, H, W); noisy layers draw new noise, one for all games."""
         self.draw_acting_noise()
+        return self.greedy(obs)
+
+    def best(self, obs: Tensor) -> Tensor:
+        """Return the actions (N,) of largest value for (N, C, H, W), noisy layers without their noise."""
+        clear_noise(self._noisy_actor)
         return self.greedy(obs)
 
     def draw_acting_noise(self) -> None:

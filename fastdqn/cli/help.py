@@ -33,7 +33,7 @@ _WIDEST = 110
 """Columns; longer lines are hard to read."""
 _NARROW = 60
 """Columns; in fewer, what an option means stands below it."""
-_LONGEST_CHOICES = 50
+_LONGEST_CHOICES, _LONGEST_OR_NONE = 50, 20
 _NO_BREAK = "\xa0"
 _TYPES = {int: "INT", float: "FLOAT", str: "STR", Path: "PATH"}
 
@@ -172,14 +172,14 @@ def _options_of(kind: type[Any], default: Any) -> Iterator[Option]:
             continue
         value: Any = field.default if default is None else getattr(default, field.name)
         text, kinds, choices = about.get(field.name, ""), [*_plain(hints[field.name])], ""
+        or_none = "|None" if type(None) in kinds and value is not None else ""
         literals = [str(one) for kind_ in kinds if get_origin(kind_) is Literal for one in get_args(kind_)]
         if literals:
             choices = f"{{{','.join(literals)}}}"
-            if len(choices) > _LONGEST_CHOICES:
+            if len(choices) > (_LONGEST_CHOICES if not or_none else _LONGEST_OR_NONE):
                 choices, text = "NAME", f"{text} One of {', '.join(literals)}."
         metavar = choices or "|".join(_TYPES.get(one, "VALUE") for one in kinds if one is not type(None))
-        if type(None) in kinds and value is not None:
-            metavar += "|None"
+        metavar += or_none
         positional = tyro.conf.Positional in get_args(hints[field.name])[1:]
         flag = field.name.upper() if positional else flag_of(kind, field.name)
         if positional:

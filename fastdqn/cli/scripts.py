@@ -151,6 +151,9 @@ def _defaults(options_type: type[OptionsT], words: Sequence[str], game: str, dev
     )
     if custom:
         defaults = changed(defaults, {"game": OWN_GAME})
+    if protocol is None and had.evaluation is not None and not custom:
+        protocol = "atari-100k"
+        defaults = changed(defaults, {"game": {"protocol": protocol}})
     if protocol in PRESENTATIONS:
         if custom:
             raise UserError(f"The protocol {protocol} is for Atari's games; {named} has rules of its own.")

@@ -104,6 +104,13 @@ def draw_noise(layers: Sequence[NoisyLinear], generator: torch.Generator) -> Non
         copy_all(noises, shaped)
 
 
+def clear_noise(layers: Sequence[NoisyLinear]) -> None:
+    """Let `layers` compute with the means of their weights until noise is drawn again."""
+    for layer in layers:
+        for noise in layer.buffers():
+            noise.zero_()
+
+
 def noisy_layers(network: nn.Module) -> dict[str, NoisyLinear]:
     """Return the noisy layers of `network` by their names, none for a network without noise."""
     modules: Any = cast(Any, network).named_modules()

@@ -24,7 +24,9 @@ NATURE = Size("Nature", ((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512, 36)
 """Nature DQN's network (Mnih et al. 2015, Methods, "Model architecture")."""
 NARROW = Size("narrow", ((16, 8, 4), (32, 4, 2), (32, 3, 1)), 256, 36)
 """Nature's with half as many filters and hidden units: a third of its arithmetic."""
-SIZES = {size.name.lower(): size for size in (NATURE, NARROW)}
+DATA_EFFICIENT = Size("DER", ((32, 5, 5), (64, 5, 5)), 256, 36)
+"""Data-efficient Rainbow's (van Hasselt et al. 2019, appendix), a sixth of Nature's arithmetic."""
+SIZES = {size.name.lower(): size for size in (NATURE, NARROW, DATA_EFFICIENT)}
 
 
 class Convolution(nn.Conv2d):
@@ -95,7 +97,7 @@ class Torso(nn.Module):
             raise UserError(f"the {size.name} network needs frames of at least {size.least}x{size.least} pixels")
         layers: list[nn.Module] = []
         for filters, kernel, stride in size.convs:
-            layers += [Convolution(in_channels, filters, kernel, stride), nn.ReLU()]
+            layers += [Convolution(in_channels, filters, kernel, stride), nn.ReLU(inplace=True)]
             height, width = (height - kernel) // stride + 1, (width - kernel) // stride + 1
             in_channels = filters
         self.convs = nn.Sequential(*layers, nn.Flatten())

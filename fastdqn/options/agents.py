@@ -42,6 +42,18 @@ _DOPAMINE: Mapping[str, Any] = {
     "epsilon_decay": 252_525,  # 0.99 in 250,000 env steps
     "epsilon_delay": 20_000,
 }
+_RUN_100K: Mapping[str, Any] = {"max_env_steps": 100_000}
+_DQN_100K: Mapping[str, Any] = {
+    "replay_size": 120_000,  # all env steps, and the resets between games
+    "replay_initial": 1_600,
+    "batch_size": 32,
+    "gamma": 0.99,
+    "optimizer": "adam",
+    "learning_rate": 1e-4,
+    "adam_epsilon": 1.5e-4,
+    "loss": "squared",
+}
+"""Those of Atari-100k: an update on 32 after each env step of one game."""
 
 AGENTS: Mapping[AgentName, Agent] = {
     "post2017": Agent(
@@ -126,6 +138,36 @@ AGENTS: Mapping[AgentName, Agent] = {
             },
         },
         {"dqn": {"n_step": 3}, "parts": {"prioritized": True, "distributional": True}},
+        needs="parts",
+    ),
+    "der": Agent(
+        "van Hasselt et al. 2019 (Data-efficient Rainbow), the appendix, with the gradient's norm and the noise of "
+        "Kaixhin/Rainbow's options for it",
+        {
+            "run": _RUN_100K,
+            "dqn": {
+                **_DQN_100K,
+                "n_step": 20,
+                "target_sync": 2_000,
+                "max_norm": 10.0,
+            },
+            "pace": {"steps": 1},
+            "vector": {"num_envs": 1},
+            "agent": {"network": "der"},
+            "parts": {
+                **_ATOMS,
+                "noise": "factorised",
+                "noisy_sigma": 0.1,
+                "priority_exponent": 0.5,
+                "importance_exponent": 0.4,
+                "importance_final": 1.0,
+                "importance_decay": None,
+            },
+        },
+        {
+            "dqn": {"double": True},
+            "parts": {"dueling": True, "noisy": True, "prioritized": True, "distributional": True},
+        },
         needs="parts",
     ),
     "pong-fast": Agent(

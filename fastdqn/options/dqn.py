@@ -8,8 +8,8 @@ from typing import Literal
 from fastdqn.errors import UserError
 from fastdqn.options.fields import above_zero, at_least, beside, between
 
-NetworkName = Literal["nature", "narrow"]
-AgentName = Literal["post2017", "nature", "rainbow", "dopamine-dqn", "dopamine-rainbow", "pong-fast"]
+NetworkName = Literal["nature", "narrow", "der"]
+AgentName = Literal["post2017", "nature", "rainbow", "dopamine-dqn", "dopamine-rainbow", "der", "pong-fast"]
 """The keys of fastdqn/options/agents.py, which says what each stands for."""
 
 
@@ -55,6 +55,8 @@ class DQNOptions:
     rmsprop_epsilon: float = 0.01 / 32**2
     """RMSProp's, added to the variance of the gradient under its root (Mnih et al. 2015: 0.01, for the sum of the
     gradients of 32 transitions; here they are averaged)."""
+    max_norm: float | None = None
+    """The gradient is clipped to this norm; by default not at all."""
 
     def check(self) -> None:
         """Raise UserError for a value out of range, or for values that contradict each other."""
@@ -71,6 +73,7 @@ class DQNOptions:
         at_least(self.epsilon_delay, 0, "--epsilon-delay")
         above_zero(self.adam_epsilon, "--adam-epsilon")
         above_zero(self.rmsprop_epsilon, "--rmsprop-epsilon")
+        above_zero(self.max_norm, "--max-norm")
         if self.replay_initial > self.replay_size:
             raise UserError(
                 f"--replay-initial {self.replay_initial} cannot be more than --replay-size {self.replay_size}; "
@@ -104,6 +107,7 @@ class DQNOptions:
                 target += f", played by an average of the weights, to which each update adds {target_average:g}"
         said = [
             rate if final_learning_rate is None else f"{rate} moving to {final_learning_rate:g}",
+            "" if self.max_norm is None else f"gradients clipped to {self.max_norm:g}",
             "clipped errors" if self.loss == "clipped" and not distributional else "",
             f"{self.batch_size} samples for each env step{pace}",
             returns or f"{self.n_step} step{'s' if self.n_step > 1 else ''}",
@@ -157,7 +161,8 @@ class AgentOptions:
     """The agent beside Rainbow's parts: its network, its target network, and reports on what is inside."""
 
     network: NetworkName = "nature"
-    """Nature DQN's network, or one half as wide throughout, with a third of its arithmetic."""
+    """Nature DQN's network, one half as wide throughout, with a third of its arithmetic, or that of Data-efficient
+    Rainbow, with a sixth (van Hasselt et al. 2019)."""
     target_average: float | None = None
     """Move the target network by this share towards the online one at each update, instead of copying it every
     --target-sync env steps (Lillicrap et al. 2016; Schwarzer et al. 2023 take 0.005). With --trace-decay and --act-with

@@ -10,7 +10,7 @@ import tyro
 
 from fastdqn.options.fields import at_least, beside, between
 
-ProtocolName = Literal["nature", "machado"]
+ProtocolName = Literal["nature", "machado", "atari-100k"]
 PRESENTATIONS: Mapping[ProtocolName, Mapping[str, Any]] = {
     # Mnih et al. 2015, Methods and extended data table 1: 5 minutes a game, lives in training alone.
     "nature": {"noop_max": 30, "sticky_actions": 0.0, "episodic_life": True, "max_frames": 18_000},
@@ -20,6 +20,14 @@ PRESENTATIONS: Mapping[ProtocolName, Mapping[str, Any]] = {
         "sticky_actions": 0.25,
         "full_action_set": True,
         "episodic_life": False,
+        "fire_reset": False,
+        "max_frames": 108_000,
+    },
+    # Kaiser et al. 2020 and van Hasselt et al. 2019, as Dopamine's code for Atari-100k has it; it presses no FIRE.
+    "atari-100k": {
+        "noop_max": 30,
+        "sticky_actions": 0.0,
+        "episodic_life": True,
         "fire_reset": False,
         "max_frames": 108_000,
     },

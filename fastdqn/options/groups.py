@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar, cast, get_args, get_origin,
 from fastdqn.errors import UserError
 from fastdqn.options.actor_critic import A2COptions, GradientOptions, PieceOptions, PlayersOptions, PPOOptions
 from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions, UpdateOptions
+from fastdqn.options.evaluation import EvaluationOptions
 from fastdqn.options.fields import changes_learning
 from fastdqn.options.game import GameOptions, PlayerOptions, VectorOptions
 from fastdqn.options.parts import FreezeOptions, PartOptions, ReturnOptions, SeriesOptions
@@ -42,6 +43,7 @@ class Groups:
     returns: ReturnOptions | None = None
     series: SeriesOptions | None = None
     freeze: FreezeOptions | None = None
+    evaluation: EvaluationOptions | None = None
     a2c: A2COptions | None = None
     ppo: PPOOptions | None = None
     pieces: PieceOptions | None = None

@@ -110,6 +110,8 @@ def default_agent(groups: Groups, name: str, rom: str, variant: str | None = Non
     Scripts that play one game at once repeat the 2017 post with its games; where many are played, the post is the
     default on Pong alone. Rainbow by name is its paper's on all other games.
     """
+    if groups.evaluation is not None:
+        return "der"
     if rom == "pong":
         return "post2017" if groups.freeze is None else "pong-fast"
     by_name = name.strip().lower() == "breakout-small"

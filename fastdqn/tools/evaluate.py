@@ -47,6 +47,7 @@ class EvaluationProtocol(NamedTuple):
     changes: Mapping[str, Any]  # to how the run's game was presented; lives and clipping never count in an evaluation
     episodes: int | None
     env_steps: int | None
+    noise: bool = True  # of noisy layers
 
 
 PROTOCOLS = {
@@ -78,6 +79,15 @@ PROTOCOLS = {
         PRESENTATIONS["machado"],
         100,
         None,
+    ),
+    "atari-100k": EvaluationProtocol(
+        "30 no-ops, epsilon 0.001, noisy layers without noise, games of at most 30 minutes, 100 games (van Hasselt et "
+        "al. 2019)",
+        0.001,
+        PRESENTATIONS["atari-100k"],
+        100,
+        None,
+        noise=False,
     ),
 }
 """The named protocols."""
@@ -231,7 +241,7 @@ def evaluate(
             agent.options.continuous,
         )
     agent.learner.noise.manual_seed(seed)
-    return _play(seats, agent, count, seed, episodes, env_steps, epsilon, stop, watch)
+    return _play(seats, agent, count, seed, episodes, env_steps, epsilon, stop, watch, chosen.noise)
 
 
 def _play(
@@ -244,6 +254,7 @@ def _play(
     epsilon: float,
     stop: Callable[[], str | None],
     watch: Callable[[int, int], None],
+    noise: bool = True,
 ) -> Score:
     rng = np.random.default_rng([seed, 1])
     device = next(agent.learner.network.parameters()).device
@@ -255,7 +266,7 @@ def _play(
     steps, stopped, rounds = 0, None, 0
     obs = seats.reset()
     while counts.any():
-        actions = explored(best_actions(agent.learner, obs.to(device)), agent.num_actions, epsilon, rng)
+        actions = explored(best_actions(agent.learner, obs.to(device), noise), agent.num_actions, epsilon, rng)
         obs, ends, made = seats.step(actions)
         steps += int((made & counts).sum())
         for seat, end in enumerate(ends):
@@ -275,12 +286,14 @@ def _play(
     return Score([ended[i] for i in range(whole)], steps, time.perf_counter() - began, stopped)
 
 
-def best_actions(learner: DQNLearner | A2CLearner | SACLearner, obs: torch.Tensor) -> NDArray[Any]:
-    """Return actions for observations (N, ...), (N,) int64 or (N, A) float32: those of largest value, such as an
-    actor-critic draws, or the mean ones of soft actor-critic, as Stable-Baselines3 evaluates it.
+def best_actions(learner: DQNLearner | A2CLearner | SACLearner, obs: torch.Tensor, noise: bool = True) -> NDArray[Any]:
+    """Return actions for observations (N, ...), (N,) int64 or (N, A) float32: those of largest value, with the noise of
+    noisy layers or without, such as an actor-critic draws, or the mean ones of soft actor-critic, as Stable-Baselines3
+    evaluates it.
     """
-    choose = learner.best if isinstance(learner, SACLearner) else learner.act
-    return choose(obs).cpu().numpy()
+    if isinstance(learner, SACLearner) or (isinstance(learner, DQNLearner) and not noise):
+        return learner.best(obs).cpu().numpy()
+    return learner.act(obs).cpu().numpy()
 
 
 def explored(actions: NDArray[Any], num_actions: int, epsilon: float, rng: np.random.Generator) -> NDArray[Any]:

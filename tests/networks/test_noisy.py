@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from fastdqn.networks.noisy import FactorisedNoisyLinear, IndependentNoisyLinear, draw_noise, noisy_layers
+from fastdqn.networks.noisy import FactorisedNoisyLinear, IndependentNoisyLinear, clear_noise, draw_noise, noisy_layers
 from fastdqn.networks.qnetwork import HeadParts, QNetwork
 from tests.helpers.learners import SHAPE
 
@@ -90,3 +90,17 @@ def test_variance_of_the_output(kind: Any) -> None:
     expected = sigma**2 * (inputs * m * m + m) if kind is FactorisedNoisyLinear else sigma**2 * (inputs + 1)
     assert values.mean(dim=0).abs().max().item() < 5 * math.sqrt(expected / draws)
     assert values.var(dim=0).tolist() == pytest.approx([expected] * 2, rel=0.12)
+
+
+@pytest.mark.parametrize("kind", [FactorisedNoisyLinear, IndependentNoisyLinear])
+@pytest.mark.parametrize("rows", [3, 100])
+def test_without_noise_the_means_compute(kind: Any, rows: int) -> None:
+    layer, x = kind(5, 4, 0.4), torch.randn(rows, 5)
+    with torch.no_grad():
+        layer.weight.normal_()
+        layer.bias.normal_()
+    layer.draw(torch.Generator().manual_seed(1))
+    means = functional.linear(x, layer.weight, layer.bias)
+    assert (layer(x) - means).abs().max() > 0.01
+    clear_noise([layer])
+    torch.testing.assert_close(layer(x), means)

@@ -10,9 +10,11 @@ import pytest
 
 from fastdqn.algorithms.exploration import epsilon_at
 from fastdqn.errors import UserError
+from fastdqn.networks.torso import DATA_EFFICIENT, Torso
 from fastdqn.options.agents import AGENTS
 from fastdqn.options.dqn import AgentName
-from tests.helpers.scripts import ROOT, parse
+from fastdqn.tools.evaluate import PROTOCOLS
+from tests.helpers.scripts import ROOT, TOY_CATCH, parse
 
 FRAMES = 200_000_000
 """How long the papers train."""
@@ -101,6 +103,18 @@ PONG_FAST = {
     "epsilon": (1.0, 0.02),
     "limits": (18.0, 3_000_000),
 }
+DER = {
+    "agent": "der",
+    "optimizer": ("adam", 0.0001, 0.00015),
+    "loss": "squared",
+    "batch": (32, 1),
+    "gamma": 0.99,
+    "n": 20,
+    "target": 2_000,
+    "replay": (1_600, 120_000),  # all of 100,000, with the resets between games
+    "epsilon": (0.0, 0.0),
+    "limits": (None, 100_000),
+}
 
 
 def four(one: dict[str, Any]) -> dict[str, Any]:
@@ -140,6 +154,9 @@ def four(one: dict[str, Any]) -> dict[str, Any]:
         ("09_cuda_graph", "--game breakout-small", four(POST_SMALL)),
         ("09_cuda_graph", "--agent post2017 --game breakout", four(POST_BREAKOUT)),
         ("10_rainbow", "--variant rainbow", {**four(POST_PONG), "n": 2, "epsilon": (0.0, 0.0)}),
+        ("12_atari_100k", "", DER),
+        ("12_atari_100k", "--game breakout --agent der", DER),
+        ("10_rainbow", "--agent der --game seaquest", DER),
         ("09_cuda_graph", "--agent pong-fast", PONG_FAST),
         ("09_cuda_graph", "--agent pong-fast --game boxing", {**PONG_FAST, "limits": (None, 3_000_000)}),
     ],
@@ -173,6 +190,34 @@ def test_dopamines_rainbow_has_three_parts_and_one_beta() -> None:
     assert on == (False, False, False, True, True)
     assert (parts.priority_exponent, parts.importance_exponent, parts.importance_final) == (0.5, 0.5, 0.5)
     assert (parts.atoms, parts.value_min, parts.value_max) == (51, -10.0, 10.0)
+
+
+@pytest.mark.parametrize("game", ["pong", "seaquest"])
+def test_data_efficient_rainbow_is_its_papers(game: str) -> None:
+    """van Hasselt et al. 2019; one game of Atari-100k's at once, without sticky actions and FIRE."""
+    options = parse("12_atari_100k", "--game", game)
+    parts, shown = options.parts, options.game
+    assert options.dqn.double
+    assert (parts.dueling, parts.noisy, parts.prioritized, parts.distributional) == (True,) * 4
+    assert (parts.noise, parts.noisy_sigma, options.dqn.max_norm) == ("factorised", 0.1, 10.0)
+    assert (parts.priority_exponent, parts.importance_exponent, parts.importance_final) == (0.5, 0.4, 1.0)
+    assert parts.importance_decay == 100_000
+    assert (parts.atoms, parts.value_min, parts.value_max) == (51, -10.0, 10.0)
+    assert (options.vector.num_envs, options.agent.network) == (1, "der")
+    assert (options.agent.target_average, options.agent.act_with) == (None, "online")
+    assert (shown.protocol, shown.noop_max, shown.max_frames, shown.frame_skip) == ("atari-100k", 30, 27_000 * 4, 4)
+    assert (shown.sticky_actions, shown.episodic_life, shown.fire_reset, shown.clip_rewards) == (0.0, True, False, True)
+    assert (options.evaluation.evaluation_games, PROTOCOLS["atari-100k"].epsilon) == (100, 0.001)
+    assert not PROTOCOLS["atari-100k"].noise
+    convs = [(32, 5, 5), (64, 5, 5)]
+    assert (list(DATA_EFFICIENT.convs), DATA_EFFICIENT.hidden) == (convs, 256)
+    assert Torso(size=DATA_EFFICIENT).features == 576
+
+
+def test_another_protocol_may_be_asked_for_and_an_environment_of_ones_own_has_none() -> None:
+    assert parse("12_atari_100k", "--protocol", "machado").game.sticky_actions == 0.25
+    own = parse("12_atari_100k", "--game", TOY_CATCH).game
+    assert (own.protocol, own.noop_max, own.frame_skip) == (None, 0, 1)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,89 @@
+"""The evaluation that ends a run of Atari-100k: what its final weights score in whole games."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import torch
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from fastdqn import process, terminal
+from fastdqn.envs import games
+from fastdqn.options.evaluation import EvaluationOptions
+from fastdqn.runs.folder import hold, let_go, saving, write_json
+from fastdqn.runs.run import Run
+from fastdqn.seeds import as_int, seeds_of
+from fastdqn.tools.evaluate import PROTOCOLS, Score, evaluate, load_agent
+
+PROTOCOL = "atari-100k"
+
+
+def evaluate_final(run: Run, options: EvaluationOptions) -> None:
+    """Let the final weights of a run that has made all its env steps play whole games by the protocol of Atari-100k,
+    and write what they score into its summary.json as `evaluation`.
+
+    Games, random actions and so the scores follow from the run's seed alone: an evaluation that was stopped is repeated
+    when the run is resumed, and one that is there already is not. Environments of one's own are played as they were
+    trained.
+
+    Raises:
+        UserError: another process has the run's folder, or its weights cannot be read.
+        RunError: the summary cannot be written.
+    """
+    path = run.folder / "summary.json"
+    if run.reason != "max-env-steps" or options.evaluation_games == 0:
+        return
+    summary: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    if "evaluation" in summary:
+        return
+    console = terminal.console()
+    with saving(run.folder):
+        lock = hold(run.folder)  # another process may resume it meanwhile
+    try:
+        with process.running():
+            score = _played(run, options, as_int(seeds_of(run.options.seed).fresh), console)
+        if score.stopped:
+            console.print(f"the evaluation was stopped; --resume {run.folder} plays it again", soft_wrap=True)
+            return
+        found = score.as_dict(games.rom_of(run.game) if games.is_atari(run.game) else "")
+        trained = run.counters
+        seconds = summary["elapsed"] - (trained.first_update or 0.0)
+        summary["evaluation"] = {"protocol": PROTOCOL, "epsilon": PROTOCOLS[PROTOCOL].epsilon, **found}
+        summary["minutes"] = round(summary["elapsed"] / 60.0, 2)
+        summary["samples_per_s"] = round(trained.samples / seconds, 1) if seconds > 0 else None
+        with saving(run.folder):
+            write_json(path, summary)
+        console.print(_said(found, summary), soft_wrap=True)
+    finally:
+        let_go(run.folder, lock)
+
+
+def _played(run: Run, options: EvaluationOptions, seed: int, console: Any) -> Score:
+    threads, count = run.options.threads or process.cores(), options.evaluation_games
+    torch.set_num_threads(threads)
+    atari = games.is_atari(run.game)
+    agent = load_agent(run.folder, run.device, None if atari else run.game)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(f"{count} games with the final weights", total=count)
+        return evaluate(
+            agent,
+            PROTOCOL if atari else "training",
+            min(options.evaluation_envs, count),
+            seed,
+            episodes=count,
+            epsilon=PROTOCOLS[PROTOCOL].epsilon,
+            stop=lambda: "interrupted" if process.stop_signal() else None,
+            watch=lambda done, _: progress.update(task, completed=done),
+            threads=threads,
+        )
+
+
+def _said(found: dict[str, Any], summary: dict[str, Any]) -> str:
+    human, error = found["human_normalised"], found["standard_error"]
+    return (
+        f"evaluation: {found['games']} games in {found['seconds']:.0f} s, mean {found['mean']:.2f}"
+        f"{'' if error is None else f' (standard error {error:.2f})'}"
+        f"{'' if human is None else f', human-normalised {human:.3f}'}; trained in {summary['minutes']:g} minutes"
+    )

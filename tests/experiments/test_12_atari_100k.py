@@ -1,0 +1,84 @@
+"""12: a short Atari-100k, its evaluation, and both resumed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fastdqn import process
+from fastdqn.envs.scores import human_normalised
+from fastdqn.tools import final
+from fastdqn.tools.evaluate import Score
+from tests.experiments.test_resume import same, state_at_the_end, without_clock
+from tests.helpers.resuming import resume
+from tests.helpers.scripts import fingerprint, records, script_says, summary, train
+
+SCRIPT = "12_atari_100k"
+BRIEF = (
+    *("--game", "breakout", "--threads", "1", "--replay-initial", "60", "--replay-size", "400", "--batch-size", "4"),
+    *("--target-sync", "40", "--n-step", "3", "--importance-decay", "240", "--checkpoint-minutes", "None"),
+    *("--max-frames", "400", "--report-env-steps", "50", "--held-out", "20"),
+)
+GAMES = ("--evaluation-games", "5", "--evaluation-envs", "2")
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that is resumed here moves this process's clock; put it back."""
+    monkeypatch.setattr(process, "_began", process._began)
+
+
+@pytest.fixture(autouse=True)
+def short_games(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Games of 100 env steps at most."""
+    changes = {**final.PROTOCOLS[final.PROTOCOL].changes, "max_frames": 400}
+    monkeypatch.setitem(final.PROTOCOLS, final.PROTOCOL, final.PROTOCOLS[final.PROTOCOL]._replace(changes=changes))
+
+
+def test_n_and_n_more_are_2n_with_the_evaluation(tmp_path: Path) -> None:
+    """Weights, replay, games and random numbers bit for bit; the evaluation is only of the final weights."""
+    whole = train(SCRIPT, tmp_path / "whole", *BRIEF, *GAMES, "--max-env-steps", "240")
+    run = train(SCRIPT, tmp_path / "half", *BRIEF, *GAMES, "--max-env-steps", "120")
+    assert records(run, "speed.jsonl")[-1]["updates"] == 120 - 60  # at env steps 60 to 119
+    assert "evaluation: 5 games" in resume(SCRIPT, run, "--max-env-steps", "240")
+    same(state_at_the_end(whole), state_at_the_end(run))
+    assert fingerprint(whole) == fingerprint(run)
+    assert without_clock(whole, "episodes.jsonl") == without_clock(run, "episodes.jsonl")
+    found = summary(run)["evaluation"]
+    same({**summary(whole)["evaluation"], "seconds": 0}, {**found, "seconds": 0})
+    assert (found["games"], found["protocol"], found["epsilon"], len(found["scores"])) == (5, "atari-100k", 0.001, 5)
+    assert found["human_normalised"] == human_normalised("breakout", found["mean"])
+    assert summary(run)["samples_per_s"] > 0
+    assert resume(SCRIPT, run).count("evaluation") == 0  # it is there already
+
+
+def test_an_evaluation_that_was_stopped_is_played_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = train(SCRIPT, tmp_path / "whole", *BRIEF, *GAMES, "--max-env-steps", "100")
+
+    def stopped(*_: Any, **__: Any) -> Score:
+        return Score([], 0, 0.0, "interrupted")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(final, "evaluate", stopped)
+        run = train(SCRIPT, tmp_path / "stopped", *BRIEF, *GAMES, "--max-env-steps", "100")
+    assert "evaluation" not in summary(run)
+    assert "evaluation: 5 games" in resume(SCRIPT, run)
+    assert {**summary(whole)["evaluation"], "seconds": 0} == {**summary(run)["evaluation"], "seconds": 0}
+
+
+def test_a_run_that_ends_otherwise_is_not_evaluated(tmp_path: Path) -> None:
+    run = train(SCRIPT, tmp_path / "a", *BRIEF, *GAMES, "--train-seconds", "0.05")
+    assert summary(run)["reason"] == "train-seconds"
+    assert "evaluation" not in summary(run)
+    run = train(SCRIPT, tmp_path / "b", *BRIEF, "--evaluation-games", "0", "--max-env-steps", "100")
+    assert "evaluation" not in json.loads((run / "summary.json").read_text())
+
+
+def test_a_wrong_game_is_one_sentence(tmp_path: Path) -> None:
+    said = script_says(SCRIPT, "--game", "breakuot", "--runs-dir", str(tmp_path))
+    assert said.returncode == 2
+    assert "did you mean breakout" in said.stderr + said.stdout
+    assert list(tmp_path.iterdir()) == []
