@@ -47,8 +47,12 @@ def train(options: Options) -> Run:
             run.played_many(rollout.env_steps, rollout.episodes, player.num_envs)
 
             with run.timed("updates"):
+                foreseen = {"explained_variance": rollout.explained_variance()}
                 for batch in rollout.minibatches(ppo.batch_size, ppo.epochs, learner.order):
-                    run.updated(learner.update(batch).scalars, len(batch.action))
+                    scalars = learner.update(batch).scalars
+                    if learner.stopped:
+                        break
+                    run.updated({**scalars, **foreseen}, len(batch.action))
     return run
 
 
