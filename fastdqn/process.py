@@ -59,6 +59,12 @@ def stop_signal() -> int:
     return _first
 
 
+def stop_with(number: int) -> None:
+    """Let the run stop as if this process had received a signal that another one of the run has; 0 for none."""
+    global _first
+    _first = _first or number
+
+
 def exit_code() -> int:
     """Return 128 + the signal that stopped the run, or 0 if none did."""
     return 128 + _first if _first else 0
