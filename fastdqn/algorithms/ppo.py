@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -36,6 +36,7 @@ class Rollout(NamedTuple):
     samples: PolicySamples
     env_steps: int
     episodes: tuple[EpisodeEnd, ...]
+    rows: int = 0  # T * N, those of resets too, which are no samples
 
     def explained_variance(self) -> Tensor:
         """Return the share of the returns' variance that the values foresaw, () float32: 1 - Var(R - V) / Var(R), or 0
@@ -44,13 +45,23 @@ class Rollout(NamedTuple):
         variance, unforeseen = (one.var(correction=0) for one in (self.samples.target, self.samples.advantage))
         return torch.where(variance > 0.0, 1.0 - unforeseen / variance, 0.0)
 
+    def batches(self, size: int) -> int:
+        """Return how many batches of at most `size` an epoch has."""
+        return -(-max(len(self.samples.action), self.rows) // size)
+
     def minibatches(self, size: int, epochs: int, generator: torch.Generator) -> Iterator[PolicySamples]:
-        """Yield all samples once an epoch, in a new order each time, in batches of at most `size`."""
+        """Yield all samples once an epoch, in a new order each time, in batches of at most `size`.
+
+        How many batches there are does not depend on how many games were reset: others may wait for as many. Where the
+        samples would fill fewer, they are as large as each other.
+        """
         count = len(self.samples.action)
+        batches = self.batches(size)
         for _ in range(epochs):
             order = torch.randperm(count, generator=generator).to(self.samples.action.device)
-            for begin in range(0, count, size):
-                rows = order[begin : begin + size]
+            full = -(-count // size) == batches
+            parts: Sequence[Tensor] = torch.split(order, size) if full else torch.tensor_split(order, batches)
+            for rows in parts:
                 yield PolicySamples._make(picked(column, rows) for column in self.samples)
 
 

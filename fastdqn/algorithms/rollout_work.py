@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -62,7 +61,7 @@ class RolloutWork(NothingUnfinished):
         batch_size: samples of an update.
         epochs: times that each sample is learnt from.
         learning_rate: at the start.
-        decay: env steps over which the step size falls to 0; None for never.
+        decay: env steps over which the step size falls to 0; None or 0 for never.
     """
 
     name = "work"
@@ -118,9 +117,9 @@ class RolloutWork(NothingUnfinished):
         self.env_steps = state["env_steps"]
 
     def _begin(self, sent: Sent) -> None:
-        if self._decay is not None:
+        if self._decay:
             self._learner.set_learning_rate(linear(self.env_steps, self._learning_rate, 0.0, self._decay))
         self._version, self.env_steps = sent.version, self.env_steps + sent.env_steps
         self._foreseen = sent.rollout.explained_variance()
-        self._left = self._epochs * math.ceil(sent.env_steps / self._batch_size)
+        self._left = self._epochs * sent.rollout.batches(self._batch_size)
         self._batches = sent.rollout.minibatches(self._batch_size, self._epochs, self._learner.order)

@@ -34,6 +34,7 @@ class RolloutPlayer:
         steps: T.
         gamma: discount of future rewards for each env step.
         trace_decay: lambda of the advantages.
+        look: called before each step: others may want something where a rollout takes long.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class RolloutPlayer:
         steps: int,
         gamma: float,
         trace_decay: float,
+        look: Callable[[], None] = lambda: None,
     ) -> None:
         self.num_envs = games.num_envs
         self._games = games
@@ -54,6 +56,7 @@ class RolloutPlayer:
         self._steps = steps
         self._gamma = gamma
         self._trace_decay = trace_decay
+        self._look = look
         stacks.reset(games.reset())
 
     def rollout(self) -> Rollout:
@@ -64,6 +67,7 @@ class RolloutPlayer:
         played: list[NDArray[np.float32]] = []  # reward, discount, continues, real of each step, (4, N)
         episodes: tuple[EpisodeEnd, ...] = ()
         for _ in range(self._steps):
+            self._look()
             obs = self._newest()
             action, log_probability, value = self._policy.draw(obs)
             actions = action.cpu().numpy()
@@ -84,7 +88,7 @@ class RolloutPlayer:
         obs, *columns = (torch.cat(column) for column in zip(*rows, strict=True))
         flat = (*columns, advantage.flatten(), (advantage + value[:-1]).flatten())
         samples = PolicySamples(picked(obs, kept), *(column[kept] for column in flat))
-        return Rollout(samples, len(kept), episodes)
+        return Rollout(samples, len(kept), episodes, len(real.flatten()))
 
     def state(self) -> dict[str, Any]:
         """Return the running games, and where the random numbers of the actions stand."""

@@ -20,17 +20,19 @@ from fastdqn.options.game import OWN_GAME, PRESENTATIONS, ProtocolName
 from fastdqn.options.groups import Groups, check, defaults_of, flag_of, groups_of, options_from
 from fastdqn.options.parts import VARIANTS
 from fastdqn.options.presets import NO_EPSILON, changed, record_changes, with_names
+from fastdqn.options.ranks import published_changes
 from fastdqn.options.run import STOP_EPSILON, RunOptions
 from fastdqn.terminal import complain, console
 
 if TYPE_CHECKING:
+    from fastdqn.runs.ranked import FollowingRun
     from fastdqn.runs.run import Run
 
 OptionsT = TypeVar("OptionsT")
 
 
 def start(
-    train: Callable[[OptionsT], Run | int],
+    train: Callable[[OptionsT], Run | FollowingRun | int],
     options_type: type[OptionsT],
     description: str | None,
     game: str = "pong",
@@ -53,23 +55,35 @@ def start(
     try:
         options = parse(options_type, description or "", game=game, device=device, script=script, others=others)
         try:
-            trained = train(options)
+            code = _trained(train, options)
         except RuntimeError as error:
             sentence = _out_of_memory(error, options)
             if sentence is None:
                 raise
             raise RunError(sentence) from error
-        code = trained if isinstance(trained, int) else _examined(trained)
     except (UserError, RunError) as error:
         complain(f"error: {error}")
         code = error.exit_code
-    sys.exit(process.exit_code() or code)
+    process.leave(process.exit_code() or code)
 
 
-def _examined(run: Run) -> int:
+def _trained(train: Callable[[Any], Run | FollowingRun | int], options: Any) -> int:
+    """Train, in as many processes as `options` ask for; return the exit code."""
+    if groups_of(options).ranks is None:
+        return _examined(train(options))
+    from fastdqn.execution.launch import launch
+
+    return launch(train, options, Path(inspect.getfile(train)), _examined)
+
+
+def _examined(run: Run | FollowingRun | int) -> int:
+    """Do what follows a run; return its exit code."""
     from fastdqn.runs.checkpoint import checkpoints_in
+    from fastdqn.runs.run import Run
     from fastdqn.tools.fresh import play_fresh
 
+    if not isinstance(run, Run):
+        return run if isinstance(run, int) else 0
     if run.reason == "interrupted" and checkpoints_in(run.folder):
         console().print(f"--resume {run.folder} goes on from there", soft_wrap=True)
     play_fresh(run)
@@ -95,6 +109,10 @@ def parse(
         SystemExit: after `--help`.
     """
     words = [_dashed(word) for word in (sys.argv[1:] if argv is None else argv)]
+    if groups_of(defaults_of(options_type)).ranks is not None:
+        from fastdqn.execution.launch import words_of_environment
+
+        words = words_of_environment(words, _value_of("--processes", words))
     others = others or {}
     resume = _value_of("--resume", words)
     if resume is not None:
@@ -137,6 +155,10 @@ def _defaults(options_type: type[OptionsT], words: Sequence[str], game: str, dev
         if custom:
             raise UserError(f"The protocol {protocol} is for Atari's games; {named} has rules of its own.")
         defaults = changed(defaults, {"game": PRESENTATIONS[cast(ProtocolName, protocol)]})
+    if had.ranks is not None and _flag("published", words, False):
+        world = _value_of("--processes", words) or "1"
+        if world.isdecimal() and int(world) > 0:  # the parser refuses others
+            defaults = changed(defaults, published_changes(rom, int(world), bool(had.continuous)))
     chosen = groups_of(defaults)
     if chosen.parts is not None and _flag("noisy", words, chosen.parts.noisy):
         defaults = changed(defaults, NO_EPSILON)

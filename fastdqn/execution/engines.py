@@ -137,9 +137,13 @@ def _ray_job(member: Reached, world: int, address: str | None, folder: str) -> N
             scaling_config=train.ScalingConfig(num_workers=world, resources_per_worker={"CPU": each}),
             run_config=train.RunConfig(
                 name="fastdqn",
-                logging_config=train.LoggingConfig(log_level="ERROR"),
                 storage_path=folder if address is None else None,
                 failure_config=train.FailureConfig(max_failures=0),
+                **(
+                    {"logging_config": train.LoggingConfig(log_level="ERROR")}
+                    if hasattr(train, "LoggingConfig")
+                    else {}
+                ),
             ),
         )
         trainer.fit()
@@ -251,10 +255,9 @@ def _check_modules(engine: str, extra: str, modules: tuple[str, ...]) -> None:
 
 def _own_address() -> str:
     """Return the address by which other machines reach this one."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        with contextlib.suppress(OSError):
-            probe.connect(("192.0.2.1", 9))  # of no machine; nothing is sent
-            return str(probe.getsockname()[0])
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, contextlib.suppress(OSError):
+        probe.connect(("192.0.2.1", 9))  # of no machine; nothing is sent
+        return str(probe.getsockname()[0])
     return socket.gethostbyname(socket.gethostname())
 
 

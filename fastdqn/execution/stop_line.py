@@ -50,6 +50,7 @@ class StopLine:
         self._said = 0  # the signal that ranks were told of
         self._lock = threading.Lock()
         self._server = socket.create_server(("" if address != _LOOPBACK else address, 0))
+        self._port = int(self._server.getsockname()[1])
 
     def __enter__(self) -> StopLine:
         threading.Thread(target=self._accept, name="fastdqn-stop-line", daemon=True).start()
@@ -60,9 +61,9 @@ class StopLine:
     ) -> None:
         with self._lock:
             lines, self._lines = self._lines, []
-        with contextlib.suppress(OSError):
-            self._server.shutdown(socket.SHUT_RDWR)
         for one in (self._server, *lines):
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)  # whoever reads from it hears of the end
             one.close()
 
     def reached_by(self, member: Callable[[], int], together: bool) -> Reached:
@@ -72,7 +73,7 @@ class StopLine:
             member: runs a rank; can be pickled.
             together: whether all ranks are on one machine, whatever the engine says of that.
         """
-        return Reached(member, self._address, self._server.getsockname()[1], self._token, together)
+        return Reached(member, self._address, self._port, self._token, together)
 
     def wait(self, job: Callable[[], None], engine: str) -> None:
         """Let the engine do its job in a thread of its own, and pass signals on; returns when it is over.

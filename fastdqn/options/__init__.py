@@ -4,6 +4,7 @@ from fastdqn.options.actor_critic import A2COptions, GradientOptions, PieceOptio
 from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions, UpdateOptions
 from fastdqn.options.game import GameOptions, PlayerOptions, VectorOptions
 from fastdqn.options.parts import FreezeOptions, PartOptions, SeriesOptions
+from fastdqn.options.ranks import RanksOptions
 from fastdqn.options.run import RunOptions
 from fastdqn.options.sac import SACOptions, SessionOptions
 from fastdqn.options.trainer import TrainerOptions
@@ -21,6 +22,7 @@ __all__ = [
     "PieceOptions",
     "PlayerOptions",
     "PlayersOptions",
+    "RanksOptions",
     "RunOptions",
     "SACOptions",
     "SeriesOptions",

@@ -79,7 +79,7 @@ class PPOOptions(FrameOptions):
     """Step size of Adam at the start."""
     learning_rate_decay: int | None = None
     """Env steps over which the step size falls to 0, in a straight line; by default the whole run, to its limit
-    --max-env-steps, or never without one."""
+    --max-env-steps, or never without one, as with 0."""
     adam_epsilon: float = 1e-5
     """Adam's epsilon, added to the root of its second moment."""
     gamma: float = 0.99
@@ -111,7 +111,7 @@ class PPOOptions(FrameOptions):
         """Raise UserError for a value out of range."""
         super().check()
         above_zero(self.learning_rate, "--learning-rate")
-        at_least(self.learning_rate_decay, 1, "--learning-rate-decay")
+        at_least(self.learning_rate_decay, 0, "--learning-rate-decay")
         above_zero(self.adam_epsilon, "--adam-epsilon")
         between(self.gamma, 0.0, 1.0, "--gamma")
         between(self.trace_decay, 0.0, 1.0, "--trace-decay")
@@ -127,7 +127,7 @@ class PPOOptions(FrameOptions):
     def describe(self) -> str:
         """Return one line that says what is learnt from."""
         over = self.learning_rate_decay
-        rate = f"{self.learning_rate:g}{'' if over is None else f' falling to 0 over {over:,} env steps'}"
+        rate = f"{self.learning_rate:g}{f' falling to 0 over {over:,} env steps' if over else ''}"
         bound = "" if self.target_kl is None else f" up to a divergence of 1.5 x {self.target_kl:g}"
         return (
             f"learns by proximal policy optimisation: Adam {rate}, {self.rollout_steps} steps of each "
@@ -253,13 +253,14 @@ ACTOR_CRITICS: Mapping[str, ActorCriticPreset] = {
         },
     ),
     "Pendulum-v1": ActorCriticPreset(
-        "rl-baselines3-zoo, hyperparams/ppo.yml, but for its exploration that depends on the state (gSDE) and a step "
-        "size that falls; the score is that of soft actor-critic here",
+        "rl-baselines3-zoo, hyperparams/ppo.yml, but for its exploration that depends on the state (gSDE); the score "
+        "is that of soft actor-critic here",
         {
             "vector": {"num_envs": 4},
             "run": {"max_env_steps": 100_000, "stop_score": -200.0},
             "ppo": {
                 "learning_rate": 1e-3,
+                "learning_rate_decay": 0,
                 "gamma": 0.9,
                 "rollout_steps": 1_024,
                 "epochs": 10,
@@ -270,13 +271,14 @@ ACTOR_CRITICS: Mapping[str, ActorCriticPreset] = {
         },
     ),
     "MountainCarContinuous-v0": ActorCriticPreset(
-        "rl-baselines3-zoo, hyperparams/ppo.yml, but for its exploration that depends on the state (gSDE), its "
-        "normalised observations and rewards, and a step size that falls; the score is what Gymnasium asks",
+        "rl-baselines3-zoo, hyperparams/ppo.yml, but for its exploration that depends on the state (gSDE) and its "
+        "normalised observations and rewards; the score is what Gymnasium asks",
         {
             "vector": {"num_envs": 1},
             "run": {"max_env_steps": 20_000, "stop_score": 90.0},
             "ppo": {
                 "learning_rate": 7.77e-5,
+                "learning_rate_decay": 0,
                 "gamma": 0.9999,
                 "trace_decay": 0.9,
                 "rollout_steps": 8,
@@ -290,13 +292,14 @@ ACTOR_CRITICS: Mapping[str, ActorCriticPreset] = {
         },
     ),
     "BipedalWalker-v3": ActorCriticPreset(
-        "rl-baselines3-zoo, hyperparams/ppo.yml, but for its normalised observations and rewards, and a step size "
-        "that falls; the score is what Gymnasium asks",
+        "rl-baselines3-zoo, hyperparams/ppo.yml, but for its normalised observations and rewards; the score is what "
+        "Gymnasium asks",
         {
             "vector": {"num_envs": 32},
             "run": {"max_env_steps": 5_000_000, "stop_score": 300.0},
             "ppo": {
                 "learning_rate": 3e-4,
+                "learning_rate_decay": 0,
                 "gamma": 0.999,
                 "rollout_steps": 2_048,
                 "epochs": 10,

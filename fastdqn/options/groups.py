@@ -16,6 +16,7 @@ from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions, UpdateOpt
 from fastdqn.options.fields import changes_learning
 from fastdqn.options.game import GameOptions, PlayerOptions, VectorOptions
 from fastdqn.options.parts import FreezeOptions, PartOptions, ReturnOptions, SeriesOptions
+from fastdqn.options.ranks import RanksOptions
 from fastdqn.options.run import RunOptions
 from fastdqn.options.sac import SACOptions, SessionOptions
 from fastdqn.options.trainer import TrainerOptions
@@ -49,6 +50,7 @@ class Groups:
     sac: SACOptions | None = None
     sessions: SessionOptions | None = None
     trainer: TrainerOptions | None = None
+    ranks: RanksOptions | None = None
 
     def check(self) -> None:
         """Raise UserError, in one sentence, for options of different groups that contradict each other."""
@@ -184,6 +186,8 @@ def options_from(kind: type[OptionsT], config: Mapping[str, Any]) -> OptionsT:
         said = config.get(name)
         if said is None and kind is Groups:
             continue
+        if said is None and group is RanksOptions:  # a run of before there were any
+            said = {}
         if not isinstance(said, Mapping):
             raise UserError(f"The run's options are damaged: {name!r} is no group of options.")
         groups[name] = _filled(group, cast(Mapping[str, Any], said))

@@ -301,7 +301,7 @@ def _learner_of(
         return build_sac.build_learner(seeds, options.sac, shape[0], num_actions, device)
     if options.ppo is not None:
         exact = dataclasses.replace(options.ppo, precision="fp32")
-        return build_actor_critic.build_ppo(seeds, exact, shape, num_actions, device, numbered)
+        return build_actor_critic.build_ppo(seeds, exact, shape, num_actions, device, numbered=numbered)
     if options.a2c is not None:
         return build_actor_critic.build_learner(seeds, options.a2c, shape, num_actions, device)
     channels, height, width = shape

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from fastdqn import process  # first: it takes signals over, and counts time
 
 
 @dataclass(frozen=True)
@@ -26,8 +29,6 @@ class Sums:
         import torch
         from torch import distributed
 
-        from fastdqn import process
-
         dist: Any = distributed
         rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         dist.init_process_group("gloo")
@@ -35,6 +36,7 @@ class Sums:
         dist.all_reduce(total)
         local = f"{os.environ['LOCAL_RANK']}/{os.environ['LOCAL_WORLD_SIZE']}"
         (self.folder / f"rank{rank}").write_text(f"{int(total)} of {world} {local} {os.getpid()}", encoding="utf-8")
+        print(f"rank {rank} is there")
         if self.fault == "killed" and rank == 1:
             os.kill(os.getpid(), 9)
         while self.fault == "waits" and not process.stop_signal():
@@ -44,3 +46,25 @@ class Sums:
             (self.folder / f"stopped{rank}").touch()
             return process.exit_code()
         return 3 if self.fault == "code" and rank == 1 else 0
+
+
+def main(engine: str, world: str, folder: str, fault: str) -> None:
+    """Let an engine run `Sums`; leave with the run's exit code."""
+    from fastdqn.errors import RunError, UserError
+    from fastdqn.execution import engines
+    from tests.helpers.ranks_of_engines import Sums as Importable
+
+    member = Importable(Path(folder), fault)
+    try:
+        if engine == "ray":
+            code = engines.on_ray(member, int(world))
+        else:
+            code = engines.on_spark(member, int(world), local=engine == "spark-local")
+    except (UserError, RunError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        code = error.exit_code
+    process.leave(process.exit_code() or code)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

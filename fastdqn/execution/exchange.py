@@ -1,0 +1,169 @@
+"""Exchanges between ranks: what all say at once, waited for in slices (torch.distributed).
+
+All ranks make the same exchanges in the same order: who makes one more waits for ever. So what decides how many there
+are, say how many env steps were made, is gathered first. Waiting is done in slices: a collective operation lets no
+signal through until it is over, which it never is where another rank hangs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed
+from torch import Tensor
+
+from fastdqn import process
+from fastdqn.errors import Interrupted, RunError
+from fastdqn.execution.presence import Presence
+from fastdqn.types import EpisodeEnd
+
+dist: Any = torch.distributed  # whose signatures are partly unknown
+SLICE = timedelta(seconds=0.2)
+"""Of waiting, after which signals and other ranks are looked at."""
+PATIENCE = 3.0
+"""Seconds for which others are waited for after a signal, so that the run can be resumed exactly."""
+CHUNK = 1 << 26
+"""Bytes that are sent at once."""
+_EPISODE = len(EpisodeEnd._fields)  # numbers
+
+
+class Exchanges:
+    """What one of several ranks says to all, and hears of them.
+
+    Args:
+        rank: of this process.
+        world: ranks.
+        timeout: seconds for which a living rank is waited for.
+    """
+
+    def __init__(self, rank: int, world: int, timeout: float) -> None:
+        self.rank, self.world = rank, world
+        self._timeout = timeout
+        self._presence: Presence | None = None
+        self._devices: Any = None  # of GPUs, if each rank has one of its own
+        self._broken_off = False  # whether an exchange was left in its middle
+        self._stopping: float | None = None  # when it was noticed that a signal asks to stop
+
+    def sum(self, tensor: Tensor) -> None:
+        """Replace `tensor` by its sum over all ranks."""
+        if self._devices is not None and tensor.is_cuda:
+            dist.all_reduce(tensor, group=self._devices)  # does not wait for the device
+        else:
+            self._wait(dist.all_reduce(tensor, async_op=True))
+
+    def buffer(self, size: int, like: Tensor) -> Tensor:
+        """Return `size` numbers, of the kind of `like`, where they can be summed over all ranks."""
+        return torch.zeros(size, dtype=like.dtype, device=like.device if self._devices is not None else "cpu")
+
+    def gather(self, values: Sequence[float]) -> list[list[float]]:
+        """Return the values of all ranks, as many of each."""
+        own = torch.tensor(values, dtype=torch.float64)
+        places = [torch.zeros_like(own) for _ in range(self.world)]
+        self._wait(dist.all_gather(places, own, async_op=True))
+        return [place.tolist() for place in places]
+
+    def gathered(
+        self, env_steps: int, episodes: tuple[EpisodeEnd, ...], at_once: int
+    ) -> tuple[int, tuple[EpisodeEnd, ...]]:
+        """Return the env steps of all ranks, and the games that have finished, at their places among those of all.
+
+        A signal that has asked one rank to stop is known to all afterwards.
+        """
+        said = self.gather([env_steps, process.stop_signal(), len(episodes)])
+        process.stop_with(int(max(signal for _, signal, _ in said)))
+        most = int(max(count for *_, count in said))
+        ends: list[EpisodeEnd] = []
+        if most:
+            own = [float(number) for end in episodes for number in end]
+            lines = self.gather(own + [0.0] * (_EPISODE * most - len(own)))
+            for rank, (line, (*_, count)) in enumerate(zip(lines, said, strict=True)):
+                for i in range(0, _EPISODE * int(count), _EPISODE):
+                    score, frames, truncated, place = line[i : i + _EPISODE]
+                    ends.append(EpisodeEnd(score, int(frames), bool(truncated), int(place) + rank * at_once))
+        return int(sum(steps for steps, *_ in said)), tuple(ends)
+
+    def tell(self, order: int) -> int:
+        """Return rank 0's `order`, which it tells all others."""
+        said = torch.tensor([order])
+        self._wait(dist.broadcast(said, 0, async_op=True))
+        return int(said)
+
+    def send(self, data: bytes, source: int) -> bytes:
+        """Return what rank `source` sends to all; the `data` of others are not looked at."""
+        size = torch.tensor([len(data)])
+        self._wait(dist.broadcast(size, source, async_op=True))
+        pieces: list[bytes] = []
+        for begin in range(0, int(size), CHUNK):
+            count = min(CHUNK, int(size) - begin)
+            if self.rank == source:
+                piece = torch.frombuffer(bytearray(data[begin : begin + count]), dtype=torch.uint8)
+            else:
+                piece = torch.zeros(count, dtype=torch.uint8)
+            self._wait(dist.broadcast(piece, source, async_op=True))
+            pieces.append(b"" if self.rank == source else piece.numpy().tobytes())
+        return data if self.rank == source else b"".join(pieces)
+
+    def look(self) -> None:
+        """Look after the others where nothing is exchanged for long.
+
+        Raises:
+            RunError: one of them is gone.
+        """
+        if self._presence is not None and self._presence.lost is not None:
+            self.end(self._presence.notice() or "")
+
+    def _wait(self, work: Any) -> None:
+        """Wait for an exchange.
+
+        Raises:
+            RunError: another rank is gone, has failed or has hung.
+            Interrupted: a signal asks this process to stop, and others do not come.
+        """
+        assert self._presence is not None
+        self._presence.exchange()
+        began = time.monotonic()
+        while True:
+            over = work.is_completed()
+            try:
+                work.wait(SLICE)
+                return
+            except RuntimeError as error:
+                if over:  # it has failed; else the slice is over
+                    self._broken(error)
+            self.look()
+            now = time.monotonic()
+            if process.stop_signal():
+                self._stopping = self._stopping or now
+                if now - self._stopping > PATIENCE:
+                    self._broken_off = True
+                    raise Interrupted
+            if now - began > self._timeout:
+                late = self._presence.behind()
+                self.end(f"{late} did not come for {self._timeout:g} seconds and counts as hung.")
+
+    def _broken(self, error: RuntimeError) -> None:
+        """Raise, for an exchange that has failed, what its cause is; that is known a moment later."""
+        end = time.monotonic() + 2.0
+        while time.monotonic() < end:
+            self.look()
+            time.sleep(0.02)
+        self.end(f"The connection to another rank broke: {first_line(error)}.")
+
+    def end(self, sentence: str) -> None:
+        """End this rank because of others.
+
+        Raises:
+            RunError: always.
+        """
+        self._broken_off = True
+        process.fail()
+        raise RunError(sentence)
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of what an error says, without a full stop."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

@@ -1,0 +1,247 @@
+"""Ranks: processes that learn together by the mean of their gradients."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import os
+import time
+import traceback
+import zlib
+from datetime import timedelta
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fastdqn import process
+from fastdqn.errors import Interrupted, RunError, UserError
+from fastdqn.execution.devices import prepare_device
+from fastdqn.execution.exchange import Exchanges, dist, first_line
+from fastdqn.execution.presence import EMBEDDED, Presence
+from fastdqn.foreach import copy_all
+from fastdqn.options.game import VectorOptions
+from fastdqn.options.ranks import RanksOptions
+from fastdqn.options.run import RunOptions
+from fastdqn.seam import Descent, Group, Learner
+from fastdqn.seeds import Seeds, rank_seeds
+from fastdqn.states import on_cpu
+
+
+class Ranks(Exchanges):
+    """This process among those that learn together, as a context manager. Alone it does nothing, and costs nothing.
+
+    Args:
+        options: how many they are. This one's number is in the environment, as torchrun has it.
+    """
+
+    def __init__(self, options: RanksOptions) -> None:
+        self.alone = options.processes == 1
+        super().__init__(0 if self.alone else int(os.environ["RANK"]), options.processes, options.rank_timeout)
+        self.first = self.rank == 0
+        self.descent: Descent | None = None if self.alone else Averaged(self)
+        """What becomes of gradients; None for what does so alone."""
+        self.notes = options.describe()
+        self._learner: Learner[Any] | None = None
+
+    def __enter__(self) -> Ranks:
+        if self.alone:
+            return self
+        address = os.environ["MASTER_ADDR"]
+        try:
+            store, *_ = next(iter(dist.rendezvous("env://", timeout=timedelta(seconds=self._timeout))))
+        except RuntimeError as error:
+            raise RunError(f"Rank 0 cannot be reached at {address}: {first_line(error)}.") from error
+        self._presence = Presence(self.rank, self.world, address, store, quiet=EMBEDDED in os.environ)
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self._presence)
+            stack.push(self._say_failure)
+            self._wait_for_all(self._presence)
+            dist.init_process_group(
+                "gloo", store=store, rank=self.rank, world_size=self.world, timeout=timedelta(days=7)
+            )
+            self._exits = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        if self.alone:
+            return None
+        if error is None and not self._broken_off:
+            dist.destroy_process_group()
+        else:
+            process.abandon()  # threads of the group may wait for ever
+        return self._exits.__exit__(kind, error, trace)
+
+    def place(self, run: RunOptions, vector: VectorOptions) -> tuple[torch.device, Seeds, VectorOptions]:
+        """Prepare this process; return where it learns, its seeds, and `vector` with its share of the cores.
+
+        Raises:
+            UserError: the device is not there.
+        """
+        device = prepare_device(self.device_name(run.device, run.cuda), run.cuda, self.threads(run.threads))
+        if not self.alone:
+            vector = dataclasses.replace(vector, env_threads=self.threads(vector.env_threads))
+        return device, rank_seeds(run.seed, self.rank), vector
+
+    def device_name(self, device: str | None, cuda: bool) -> str | None:
+        """Return what device this rank trains on where `device`, or `cuda`, was asked for: of several GPUs its own."""
+        named = "cuda" if cuda and device in (None, "auto") else device
+        if self.alone or named not in ("cuda", "auto") or torch.cuda.device_count() < 2:
+            return device
+        return f"cuda:{int(os.environ.get('LOCAL_RANK', '0')) % torch.cuda.device_count()}"
+
+    def threads(self, asked: int | None) -> int | None:
+        """Return the threads of this rank: those that were asked for, else its share of this machine's cores."""
+        if self.alone or asked is not None:
+            return asked
+        return max(1, process.cores() // int(os.environ.get("LOCAL_WORLD_SIZE", self.world)))
+
+    def begin(self, learner: Learner[Any]) -> None:
+        """Let all ranks have what rank 0 has: weights, targets, temperatures, and the moments of optimisers.
+
+        Raises:
+            RunError: a rank is gone or has hung, or did not get what rank 0 has.
+        """
+        if self.alone:
+            return
+        own = learner.groups()[0].parameters[0].device
+        has_gpu = own.type == "cuda" and own.index == int(os.environ.get("LOCAL_RANK", "-1"))
+        if dist.is_nccl_available() and all(said[0] for said in self.gather([float(has_gpu)])):
+            self._devices = dist.new_group(backend="nccl")
+        for tensor in learner.tensors().values():
+            there = tensor.detach().to("cpu", copy=True).contiguous()
+            self._wait(dist.broadcast(there, 0, async_op=True))
+            if not self.first:
+                tensor.detach().copy_(there)
+        for group in learner.groups():
+            self._share_moments(group.optimizer)
+        self._learner = learner
+        self.check()
+
+    def check(self) -> None:
+        """Compare checksums of all that ranks share.
+
+        Raises:
+            RunError: a rank has others than rank 0.
+        """
+        if self._learner is None:
+            return
+        sums = [int(said[0]) for said in self.gather([float(checksum(self._learner))])]
+        if min(sums) != max(sums):
+            apart = [str(rank) for rank, one in enumerate(sums) if one != sums[0]]
+            raise RunError(
+                f"Rank{'s' if len(apart) > 1 else ''} {', '.join(apart)} no longer ha{'ve' if len(apart) > 1 else 's'} "
+                "the same weights as rank 0, although all step by the same gradients; the run ends."
+            )
+
+    def _wait_for_all(self, presence: Presence) -> None:
+        """Wait until all ranks are there.
+
+        Raises:
+            RunError: one is not in time.
+        """
+        end = time.monotonic() + self._timeout
+        while not presence.complete():
+            self.look()
+            if time.monotonic() > end:
+                late = ", ".join(str(rank) for rank in presence.missing()) if self.first else "0"
+                raise RunError(f"Rank {late} did not come within {self._timeout:g} seconds.")
+            time.sleep(0.02)
+
+    def _say_failure(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        """Tell the others of an error of this rank; of another's they know."""
+        if error is None or isinstance(error, Interrupted) or self._presence is None:
+            return
+        if isinstance(error, (RunError, UserError)):
+            self._presence.fail(f"Rank {self.rank} failed: {error}")
+        else:
+            lines = "".join(traceback.format_exception(error)).rstrip()
+            self._presence.fail(f"{lines}\nRank {self.rank} failed; its traceback is above.")
+
+    def _share_moments(self, optimizer: torch.optim.Optimizer) -> None:
+        """Let `optimizer` have rank 0's moments, and its step size."""
+        data = b""
+        if self.first:
+            written = io.BytesIO()
+            size = float(optimizer.param_groups[0]["lr"])
+            torch.save({"state": on_cpu(optimizer.state_dict()["state"]), "lr": size}, written)
+            data = written.getvalue()
+        data = self.send(data, 0)
+        if self.first:
+            return
+        said = torch.load(io.BytesIO(data), weights_only=True)
+        optimizer.load_state_dict({"state": said["state"], "param_groups": optimizer.state_dict()["param_groups"]})
+        for group in optimizer.param_groups:
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(said["lr"])
+            else:
+                group["lr"] = said["lr"]
+
+
+ALONE = Ranks(RanksOptions())
+"""A process that learns alone."""
+
+
+class Averaged:
+    """A descent by the mean of the gradients of all ranks, which each of them then clips and steps by itself.
+
+    The mean is clipped, not what goes into it: so all ranks together step as one process does on all their samples.
+    A parameter without a gradient on some ranks has a gradient of 0 there.
+
+    Args:
+        ranks: of the group.
+    """
+
+    def __init__(self, ranks: Ranks) -> None:
+        self._ranks = ranks
+        self._flat: dict[str, tuple[Tensor, list[Tensor]]] = {}  # of each group: all gradients, and views of each
+
+    def step(self, group: Group) -> Tensor | None:
+        """Take every .grad of `group`; return the norm of their mean before the clip, () float32, if the group has a
+        largest one.
+        """
+        flat, views = self._flat.get(group.name) or self._place(group)
+        for parameter, view in zip(group.parameters, views, strict=True):
+            if parameter.grad is None:
+                view.zero_()
+                parameter.grad = torch.empty_like(parameter)
+            else:
+                view.copy_(parameter.grad)
+        self._ranks.sum(flat)
+        flat.div_(self._ranks.world)
+        copy_all([parameter.grad for parameter in group.parameters if parameter.grad is not None], views)
+        norm = None
+        if group.max_norm is not None:
+            norm = torch.nn.utils.clip_grad_norm_(group.parameters, group.max_norm)
+        group.optimizer.step()
+        return norm
+
+    def mean(self, value: Tensor) -> Tensor:
+        """Return the mean of `value` over all ranks, which all must ask for equally often."""
+        flat = self._ranks.buffer(value.numel(), value)
+        flat.copy_(value.detach().flatten())
+        self._ranks.sum(flat)
+        return flat.div_(self._ranks.world).view(value.shape).to(value.device)
+
+    def _place(self, group: Group) -> tuple[Tensor, list[Tensor]]:
+        flat = self._ranks.buffer(sum(one.numel() for one in group.parameters), group.parameters[0])
+        views: list[Tensor] = []
+        begin = 0
+        for one in group.parameters:
+            views.append(flat[begin : begin + one.numel()].view(one.shape))
+            begin += one.numel()
+        self._flat[group.name] = flat, views
+        return flat, views
+
+
+def checksum(learner: Learner[Any]) -> int:
+    """Return a checksum of every bit that ranks share."""
+    total = 0
+    for tensor in learner.tensors().values():
+        whole = tensor.detach().cpu().contiguous().flatten()
+        total = zlib.crc32(whole.view(torch.uint8).numpy().data if whole.numel() else b"", total)
+    return total

@@ -1,0 +1,101 @@
+"""Ranks: processes that learn together, each from games of its own, by the mean of their gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from fastdqn.errors import UserError
+from fastdqn.options.agents import Changes
+from fastdqn.options.fields import at_least, beside, between
+
+MOST = 1024
+"""Processes at most."""
+
+
+@dataclass(frozen=True)
+class RanksOptions:
+    """Several processes that learn together, each from games of its own, by the mean of their gradients. A batch, a
+    replay, --num-envs, --rollout-steps and --replay-initial are those of each; env steps are counted over all."""
+
+    processes: int = 1
+    """Processes, this one among them. Under torchrun it is as many as that has started, and need not be given."""
+    engine: Literal["ray", "spark", "spark-local"] | None = beside(None)
+    """Who starts the processes: Ray, Spark on its cluster, or Spark on this machine; by default this process does, on
+    this machine, unless torchrun has."""
+    engine_address: str | None = beside(None)
+    """Of Ray's cluster (head:6379, or auto on one of its machines) or of Spark's master (spark://head:7077, yarn); by
+    default what RAY_ADDRESS or SPARK_MASTER says, or else this machine."""
+    published: bool = False
+    """Take the settings of the published runs over ranks, which scale with --processes W. PPO on CartPole-v1: a step
+    size of 1e-3 W that stays, 32768 // W env steps a rollout, batches of 4096, 100,000 env steps a process. SAC on
+    Pendulum-v1: a step size of 1e-3 W, a replay of 32768 // W, batches of 2048, the first after 2048 // W env steps,
+    10,000 env steps a process. PPO on Pong: as without it."""
+    rank_timeout: float = beside(60.0)
+    """Seconds for which the others wait for a living process that does not come, before it counts as hung."""
+
+    def check(self) -> None:
+        """Raise UserError for a value out of range."""
+        between(self.processes, 1, MOST, "--processes")
+        at_least(self.rank_timeout, 1.0, "--rank-timeout")
+        if self.engine_address is not None and self.engine not in ("ray", "spark"):
+            raise UserError("--engine-address goes with --engine ray or --engine spark, whose cluster it names.")
+
+    def describe(self) -> tuple[str, ...]:
+        """Return a line about who learns together; nothing for one process."""
+        if self.processes == 1:
+            return ()
+        return (f"{self.processes} processes learn together, by the mean of their gradients",)
+
+
+_SAMPLES = 32_768
+"""Env steps of a rollout of all processes together, and of their replays."""
+
+
+def _ppo_on_cart_pole(world: int) -> Changes:
+    # What is not named is Stable-Baselines3's.
+    return {
+        "run": {"max_env_steps": 100_000 * world, "stop_score": None},
+        "vector": {"num_envs": 1},
+        "ppo": {
+            "learning_rate": 1e-3 * world,
+            "learning_rate_decay": 0,
+            "gamma": 0.99,
+            "trace_decay": 0.95,
+            "rollout_steps": _SAMPLES // world,
+            "epochs": 10,
+            "batch_size": 4096,
+            "clip": 0.2,
+            "entropy_weight": 0.0,
+        },
+    }
+
+
+def _sac_on_pendulum(world: int) -> Changes:
+    return {
+        "run": {"max_env_steps": 10_000 * world, "stop_score": None},
+        "sac": {
+            "learning_rate": 1e-3 * world,
+            "batch_size": 2048,
+            "replay_size": _SAMPLES // world,
+            "replay_initial": 2048 // world,
+        },
+    }
+
+
+def published_changes(name: str, world: int, continuous: bool) -> Changes:
+    """Return what --published implies for a game, by its ROM or Gymnasium's id, on so many processes.
+
+    Raises:
+        UserError: nothing was published for it, or not on so many processes.
+    """
+    known: Mapping[str, Any] = {"Pendulum-v1": _sac_on_pendulum} if continuous else {"CartPole-v1": _ppo_on_cart_pole}
+    if name == "pong" and not continuous:
+        return {}
+    if name not in known:
+        has = " or ".join([*known, *(() if continuous else ("pong",))])
+        raise UserError(f"--published is for {has}; nothing was published for {name}.")
+    if world > MOST:
+        raise UserError(f"--processes must be between 1 and {MOST}, not {world}.")
+    return known[name](world)

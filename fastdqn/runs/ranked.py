@@ -1,0 +1,274 @@
+"""Runs over several ranks: rank 0 counts, logs and saves for all; the others follow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace, TracebackType
+from typing import Any, Protocol
+
+import psutil
+import torch
+from torch import Tensor
+
+from fastdqn.errors import Interrupted
+from fastdqn.options.run import RunSettings
+from fastdqn.runs.checkpointing import REPLAY
+from fastdqn.runs.counters import Counters
+from fastdqn.runs.encoding import from_bytes, to_bytes
+from fastdqn.runs.neighbours import Neighbours
+from fastdqn.runs.run import Run
+from fastdqn.runs.stopwatch import Stopwatch
+from fastdqn.schedules import updates_due
+from fastdqn.states import NothingUnfinished, Part, fetched, resume_parts
+from fastdqn.types import EpisodeEnd, VectorStep
+
+GO_ON, OVER, CHECK, STATES, STATES_WITHOUT_REPLAY, LEAVE = range(6)
+"""What rank 0 tells the others between two rounds of the loop."""
+
+
+class Company(Protocol):
+    """Who learns together."""
+
+    rank: int
+    world: int
+    alone: bool
+    first: bool
+
+    def check(self) -> None:
+        """Compare what all share."""
+        ...
+
+    def gathered(
+        self, env_steps: int, episodes: tuple[EpisodeEnd, ...], at_once: int
+    ) -> tuple[int, tuple[EpisodeEnd, ...]]:
+        """Return the env steps and the games of all."""
+        ...
+
+    def tell(self, order: int) -> int:
+        """Return rank 0's order, which it tells all others."""
+        ...
+
+    def send(self, data: bytes, source: int) -> bytes:
+        """Return what rank `source` sends to all."""
+        ...
+
+
+def run_of(
+    company: Company,
+    script: str,
+    options: RunSettings,
+    device: torch.device,
+    wrappers: str,
+    notes: tuple[str, ...] = (),
+    progress: Mapping[str, str] | None = None,
+    warm_up: int = 0,
+) -> Run | FollowingRun:
+    """Return this rank's run; the arguments are those of `Run`, whose run it is where nobody else is there."""
+    if company.alone:
+        return Run(script, options, device, wrappers, notes, progress, warm_up)
+    if company.first:
+        return LeadingRun(company, script, options, device, wrappers, notes, progress, warm_up * company.world)
+    return FollowingRun(company, script, device)
+
+
+class LeadingRun(Run):
+    """The run as rank 0 has it: what the others play is counted, and checkpoints hold what each has for itself.
+
+    The metrics of updates are rank 0's own.
+    """
+
+    def __init__(
+        self,
+        company: Company,
+        script: str,
+        options: RunSettings,
+        device: torch.device,
+        wrappers: str,
+        notes: tuple[str, ...] = (),
+        progress: Mapping[str, str] | None = None,
+        warm_up: int = 0,
+    ) -> None:
+        self._company = company
+        self._others = _Others(company)
+        self._unchecked = False
+        super().__init__(script, options, device, wrappers, notes, progress, warm_up)
+        self._others.order = STATES if self.options.checkpoint_replay else STATES_WITHOUT_REPLAY
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        if isinstance(error, Interrupted):  # in the middle of a round: the checkpoint before is the one to resume
+            self.reason = "interrupted"
+            self._checkpointing.parts = {}
+            super().__exit__(None, None, None)
+            return True
+        try:
+            super().__exit__(kind, error, trace)
+            if error is None:
+                self._company.tell(LEAVE)
+        except Interrupted:
+            pass
+        return False
+
+    def track(self, **parts: Part) -> None:
+        """As in `Run`; the others continue from what the checkpoint holds of them."""
+        super().track(**parts, others=self._others)
+        counters = {name: value for name, value in self.counters.state().items() if name in _COMMON}
+        for rank in range(1, self._company.world):
+            state = self._others.states.get(str(rank), b"")
+            self._company.send(to_bytes({"counters": counters, "resumed": bool(state)}), 0)
+            self._company.send(state, 0)
+        self._others.states.clear()
+
+    def over(self) -> bool:
+        """Tell whether the run is over, for all ranks or for none."""
+        self._check()
+        over = super().over()
+        self._check()
+        self._company.tell(OVER if over else GO_ON)
+        return over
+
+    def played_many(self, env_steps: int, episodes: tuple[EpisodeEnd, ...], at_once: int, **values: float) -> None:
+        """Count env steps of `at_once` games of every rank, and log those that finished in them."""
+        env_steps, episodes = self._company.gathered(env_steps, episodes, at_once)
+        super().played_many(env_steps, episodes, at_once * self._company.world, **values)
+
+    def updated(self, metrics: Mapping[str, Tensor], samples: int) -> None:
+        """Count one update on so many samples of every rank."""
+        super().updated(metrics, samples * self._company.world)
+
+    def _record(self, now: float) -> None:
+        super()._record(now)
+        self._unchecked = True
+
+    def _check(self) -> None:
+        """Let all compare what they share, once for each record."""
+        if self._unchecked:
+            self._company.tell(CHECK)
+            self._company.check()
+            self._unchecked = False
+
+
+class _Others(NothingUnfinished):
+    """What the other ranks have for themselves, as a part of checkpoints."""
+
+    def __init__(self, company: Company) -> None:
+        self.order = STATES
+        self.states: dict[str, bytes] = {}  # by rank
+        self._company = company
+
+    def state(self) -> dict[str, Any]:
+        """Return it; all ranks are between two rounds."""
+        self._company.tell(self.order)
+        said = {str(rank): self._company.send(b"", rank) for rank in range(1, self._company.world)}
+        return {rank: torch.frombuffer(bytearray(data), dtype=torch.uint8) for rank, data in said.items()}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Keep it until they ask."""
+        self.states = {rank: data.numpy().tobytes() for rank, data in state.items()}
+
+
+_COMMON = ("env_steps", "before", "updates", "samples", "discarded_at")
+"""Counters that are the same on all ranks."""
+
+
+class FollowingRun:
+    """The run as the other ranks have it: they count as rank 0 does, and log and save nothing.
+
+    Args:
+        company: who learns together.
+        script: path of the script.
+        device: where the learner is.
+    """
+
+    def __init__(self, company: Company, script: str, device: torch.device) -> None:
+        self.script = Path(script).stem
+        self.counters = Counters()
+        self.timed = Stopwatch(device)
+        self.weights = SimpleNamespace(tensors=None)
+        self.neighbours = Neighbours(psutil.Process(), _say_nothing)
+        self._company = company
+        self._parts: Mapping[str, Part] = {}
+
+    def __enter__(self) -> FollowingRun:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if error is None:
+            while self._company.tell(0) != LEAVE:  # the checkpoint at the end
+                self._give_state()
+        return isinstance(error, Interrupted)
+
+    @property
+    def env_steps(self) -> int:
+        """Env steps of all ranks so far."""
+        return self.counters.env_steps
+
+    @property
+    def updates(self) -> int:
+        """Updates so far."""
+        return self.counters.updates
+
+    def track(self, **parts: Part) -> None:
+        """Name everything that changes while the run continues; in a resumed run it continues from the checkpoint."""
+        self._parts = parts
+        for rank in range(1, self._company.world):
+            said = from_bytes(self._company.send(b"", 0))
+            state = self._company.send(b"", 0)
+            if rank != self._company.rank:
+                continue
+            for name, value in said["counters"].items():
+                setattr(self.counters, name, value)
+            if said["resumed"]:
+                resume_parts(parts, from_bytes(state))
+
+    def due(self, every: int, initial: int = 0) -> range:
+        """Return the env steps of the newest step at which something is due, as in `Run`."""
+        return updates_due(self.counters.before, self.env_steps, every, initial + self.counters.discarded_at)
+
+    def played_vector(self, step: VectorStep, policy_lag: int = 0, **values: float) -> None:  # noqa: ARG002
+        """Count one step of N games; games that were reset in it made no env step."""
+        games = len(step.reset)
+        self.played_many(games - int(step.reset.sum()), step.episodes, games)
+
+    def played_many(
+        self,
+        env_steps: int,
+        episodes: tuple[EpisodeEnd, ...],
+        at_once: int,
+        **values: float,  # noqa: ARG002
+    ) -> None:
+        """Count env steps of `at_once` games of every rank."""
+        env_steps, _ = self._company.gathered(env_steps, episodes, at_once)
+        self.counters.stepped(env_steps, {})
+
+    def updated(self, metrics: Mapping[str, Tensor], samples: int) -> None:  # noqa: ARG002
+        """Count one update on so many samples of every rank."""
+        self.counters.updated(samples * self._company.world)
+
+    def over(self) -> bool:
+        """Do what rank 0 tells; tell whether the run is over."""
+        self.neighbours.look()
+        while True:
+            order = self._company.tell(0)
+            if order in (GO_ON, OVER):
+                return order == OVER
+            if order == CHECK:
+                self._company.check()
+            else:
+                self._give_state(order)
+
+    def _give_state(self, order: int = STATES) -> None:
+        for rank in range(1, self._company.world):
+            data = b""
+            if rank == self._company.rank:
+                kept = {n: part for n, part in self._parts.items() if order == STATES or n != REPLAY}
+                data = to_bytes(fetched({name: part.state() for name, part in kept.items()}))
+            self._company.send(data, rank)
+
+
+def _say_nothing(_: str) -> None:
+    """What a follower would say, rank 0 says."""
