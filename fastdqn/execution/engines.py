@@ -203,6 +203,7 @@ def _quiet_ray(here: bool) -> dict[str, str]:
         "RAY_TRAIN_V2_ENABLED": "1",
         "RAY_TRAIN_METRICS_ENABLED": "0",
         "RAY_CHDIR_TO_TRIAL_DIR": "0",
+        "RAY_TRAIN_ENABLE_PRINT_PATCH": "0",
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     }
     return {**quiet, "GLOO_SOCKET_IFNAME": loopback()} if here else quiet
