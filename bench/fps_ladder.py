@@ -48,6 +48,7 @@ LADDER = (
     Rung("32_sac_hogwild", "vector", "sac", "Pendulum-v1"),
     Rung("33_trainer_thread", "vector", "sac", "Pendulum-v1"),
     Rung("41_ppo_ranks", "vector", "ppo"),
+    Rung("42_sac_ranks", "vector", "sac", "Pendulum-v1"),
 )
 
 

@@ -8,6 +8,8 @@ other processes want the cores (fastdqn/execution/threads.py).
 
 Differs from 08: how the arithmetic is carried out, not what is computed. (Three options that change what is learnt live
 here, off unless asked for: --center-frames, --frame-scale, --final-learning-rate; the agent pong-fast asks for them.)
+With --processes several ranks play and update by the mean of their gradients, as in 41; without the graphs, into which
+what they say to each other does not fit.
 """
 
 import startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports below
@@ -21,8 +23,10 @@ from fastdqn.algorithms.exploration import epsilons_at
 from fastdqn.cli.scripts import start
 from fastdqn.execution.devices import prepare_memory
 from fastdqn.execution.graphs import Graphed, GraphedActions, graphs_on
+from fastdqn.execution.ranks import Ranks
 from fastdqn.execution.threads import Threads
-from fastdqn.options import DQNOptions, GameOptions, PaceOptions, RunOptions, UpdateOptions, VectorOptions
+from fastdqn.options import DQNOptions, GameOptions, PaceOptions, RanksOptions, RunOptions, UpdateOptions, VectorOptions
+from fastdqn.runs.ranked import FollowingRun, run_of
 from fastdqn.runs.run import Run
 from fastdqn.schedules import target_sync_due
 from fastdqn.types import Metrics
@@ -36,50 +40,53 @@ class Options:
     pace: PaceOptions
     vector: VectorOptions
     update: UpdateOptions
+    ranks: RanksOptions
 
 
-def train(options: Options) -> Run:
+def train(options: Options) -> Run | FollowingRun:
     dqn, steps = options.dqn, options.pace.steps
     prepare_memory()
-    device, games, learner, replay, policy, schedule, _, notes = build.games_on_device(
-        options.run, options.game, dqn, options.pace, options.vector, options.update
-    )
-    batch_size = dqn.batch_size * steps
-    threads = Threads(learner, games.obs_shape, games.num_actions, batch_size, games.num_envs)
+    with Ranks(options.ranks) as ranks:
+        device, games, learner, replay, policy, schedule, _, notes = build.games_on_device(
+            options.run, options.game, dqn, options.pace, options.vector, options.update, ranks=ranks
+        )
+        batch_size, every, initial = dqn.batch_size * steps, steps * ranks.world, dqn.replay_initial * ranks.world
+        threads = Threads(learner, games.obs_shape, games.num_actions, batch_size, games.num_envs)
 
-    update: Callable[[], Metrics] = lambda: learner.update(replay.sample(batch_size))  # noqa: E731
-    if graphs_on(device):
-        update = Graphed(update, replay.generator, learner.noise)
-        policy.greedy = GraphedActions(lambda: learner.act(replay.stacks()), learner.noise)
+        update: Callable[[], Metrics] = lambda: learner.update(replay.sample(batch_size))  # noqa: E731
+        if graphs_on(device) and ranks.alone:
+            update = Graphed(update, replay.generator, learner.noise)
+            policy.greedy = GraphedActions(lambda: learner.act(replay.stacks()), learner.noise)
 
-    with Run(__file__, options, device, "vector", notes, PROGRESS, dqn.replay_initial) as run:
-        run.weights.tensors = learner.network.state_dict()
-        run.timed.enable(options.vector.profile)
-        replay.reset(games.reset())
-        run.track(learner=learner, games=games, replay=replay, policy=policy)
+        with run_of(ranks, __file__, options, device, "vector", notes, PROGRESS, dqn.replay_initial) as run:
+            run.weights.tensors = learner.network.state_dict()
+            run.timed.enable(options.vector.profile)
+            replay.reset(games.reset())
+            run.track(learner=learner, games=games, replay=replay, policy=policy)
+            ranks.begin(learner)
 
-        while not run.over():
-            threads.share(run.neighbours.crowded)
-            env_steps, updates = run.env_steps, run.updates
-            epsilon = epsilons_at(env_steps, games.num_envs, dqn)
-            with run.timed("acting"):
-                actions = policy.act(epsilon)
-            games.send(actions)
+            while not run.over():
+                threads.share(run.neighbours.crowded)
+                env_steps, updates = run.env_steps, run.updates
+                epsilon = epsilons_at(env_steps, games.num_envs, dqn)
+                with run.timed("acting"):
+                    actions = policy.act(epsilon)
+                games.send(actions)
 
-            schedule(env_steps)
-            if run.updates == 0 and run.due(steps, dqn.replay_initial):
-                learner.center_frames(replay.mean_frame())  # nothing without --center-frames
-            for env_step in run.due(steps, dqn.replay_initial):
-                with run.timed("update"):
-                    run.updated(update().scalars, batch_size)
-                if target_sync_due(env_step, dqn.target_sync, steps):
-                    learner.sync_target()
+                schedule(env_steps)
+                if run.updates == 0 and run.due(every, initial):
+                    learner.center_frames(learner.descent.mean(replay.mean_frame()))  # nothing without --center-frames
+                for env_step in run.due(every, initial):
+                    with run.timed("update"):
+                        run.updated(update().scalars, batch_size)
+                    if target_sync_due(env_step, dqn.target_sync, every):
+                        learner.sync_target()
 
-            with run.timed("emulator"):
-                step = games.recv()
-            with run.timed("replay"):
-                replay.add(actions, step)
-            run.played_vector(step, policy_lag=run.updates - updates, epsilon=epsilon[-1])
+                with run.timed("emulator"):
+                    step = games.recv()
+                with run.timed("replay"):
+                    replay.add(actions, step)
+                run.played_vector(step, policy_lag=run.updates - updates, epsilon=epsilon[-1])
     return run
 
 

@@ -26,6 +26,7 @@ from fastdqn.envs.vector import VectorEnv, check_num_envs
 from fastdqn.errors import UserError
 from fastdqn.execution.devices import describe_device, prepare_device
 from fastdqn.execution.player import PlayerPlan, PlayerWeights
+from fastdqn.execution.ranks import ALONE, Ranks
 from fastdqn.execution.wire import window_for
 from fastdqn.forms import fastest_form
 from fastdqn.networks.qnetwork import HeadParts, QNetwork
@@ -44,6 +45,7 @@ from fastdqn.replay.ring import FrameReplay
 from fastdqn.replay.stacks import GameStacks
 from fastdqn.replay.transitions import TransitionList
 from fastdqn.schedules import linear
+from fastdqn.seam import Descent
 from fastdqn.seeds import Seeds, as_int, seeds_of, torch_generator
 
 
@@ -121,25 +123,29 @@ def games_on_device(
     agent: AgentOptions | None = None,
     parts: PartOptions | None = None,
     returns: ReturnOptions | None = None,
+    ranks: Ranks = ALONE,
 ) -> GamesOnDevice:
-    """Return what plays and learns many games at once, with the replay on the device that trains.
+    """Return what plays and learns many games at once, with the replay on the device that trains; this process is one
+    of `ranks`.
 
     Raises:
         UserError: there is no such game or device, or games or replay do not fit.
     """
-    device, seeds = prepare_device(run.device, run.cuda, run.threads), seeds_of(run.seed)
+    device, seeds, vector = ranks.place(run, vector)
     returns = None if returns is None or returns.trace_decay is None else returns
     check_games(num_envs_of(vector), run, dqn, pace, returns)  # before memory is taken for them
     envs, note = build_games(game, vector, seeds.env)
     form = PLAIN if update is None else fastest_form(update.precision, device)
     learner = build_learner(
-        *(seeds, dqn, envs.obs_shape, envs.num_actions, device, form, update, agent, parts), bootstrap=returns is None
+        *(seeds, dqn, envs.obs_shape, envs.num_actions, device, form, update, agent, parts),
+        bootstrap=returns is None,
+        descent=ranks.descent,
     )
     replay = build_device_replay(seeds, dqn, envs, device, parts, returns, channels_last=update is not None)
     policy = build_policy(lambda: actions_for(learner.act, replay.stacks()), envs, seeds)
     policy.always = returns is not None
     reported = agent or AgentOptions()
-    notes = [*describe_device(device), note, _learning(dqn, pace, update, agent, parts, returns)]
+    notes = [*describe_device(device), *ranks.notes, note, _learning(dqn, pace, update, agent, parts, returns)]
     if parts is not None:
         notes.append(parts.describe(reported.network, dqn.double))
     notes += [run.describe_end(), describe_frame_replay(dqn.replay_size, device, vector.frame_size**2)]
@@ -189,6 +195,7 @@ def build_learner(
     agent: AgentOptions | None = None,
     parts: PartOptions | None = None,
     bootstrap: bool = True,
+    descent: Descent | None = None,
 ) -> DQNLearner:
     """Return the learner, with its networks on `device`; `bootstrap` says whether it needs a target network."""
     network = partial(build_network, seeds, obs_shape, num_actions, update, agent, parts)
@@ -198,7 +205,7 @@ def build_learner(
         *(dqn.learning_rate, dqn.adam_epsilon, rmsprop, dqn.double, agent.target_average, agent.act_with), bootstrap
     )
     noise = torch.Generator(device).manual_seed(as_int(seeds.noise))
-    return DQNLearner(network().to(device), network, settings, form, _objective_of(dqn, parts, device), noise)
+    return DQNLearner(network().to(device), network, settings, form, _objective_of(dqn, parts, device), noise, descent)
 
 
 def build_list_replay(seeds: Seeds, dqn: DQNOptions) -> TransitionList:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import atexit
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -91,7 +91,7 @@ def _average(parameters: list[Any]) -> None:
     there = flat.cpu()
     dist.all_reduce(there)
     flat.copy_(there).div_(_world())
-    means: Any = flat.split([one.numel() for one in parameters])
+    means: Sequence[Any] = torch.split(flat, [one.numel() for one in parameters])
     for parameter, mean in zip(parameters, means, strict=True):
         parameter.grad = mean.view_as(parameter)
 

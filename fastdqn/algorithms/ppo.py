@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -47,7 +48,8 @@ class Rollout(NamedTuple):
 
     def batches(self, size: int) -> int:
         """Return how many batches of at most `size` an epoch has."""
-        return -(-max(len(self.samples.action), self.rows) // size)
+        count = len(self.samples.action)
+        return min(count, -(-max(count, self.rows) // size))
 
     def minibatches(self, size: int, epochs: int, generator: torch.Generator) -> Iterator[PolicySamples]:
         """Yield all samples once an epoch, in a new order each time, in batches of at most `size`.
@@ -57,11 +59,13 @@ class Rollout(NamedTuple):
         """
         count = len(self.samples.action)
         batches = self.batches(size)
+        edges = [*range(0, count, size), count]
+        if len(edges) <= batches:
+            edges = [i * count // batches for i in range(batches + 1)]
         for _ in range(epochs):
             order = torch.randperm(count, generator=generator).to(self.samples.action.device)
-            full = -(-count // size) == batches
-            parts: Sequence[Tensor] = torch.split(order, size) if full else torch.tensor_split(order, batches)
-            for rows in parts:
+            for begin, end in itertools.pairwise(edges):
+                rows = order[begin:end]
                 yield PolicySamples._make(picked(column, rows) for column in self.samples)
 
 
@@ -85,7 +89,8 @@ class PPOLearner(A2CLearner):
     loss = -mean(min(r A, clip(r, 1 - c, 1 + c) A)) + value_weight * mean((R - V(s))^2) - entropy_weight * mean(H),
     where r is the probability of the action now over that when it was drawn, and A are advantages.
 
-    Deviates: advantages have mean 0 and standard deviation 1 in each batch, as in Stable-Baselines3.
+    Deviates: advantages have mean 0 and standard deviation 1 in each batch, as in Stable-Baselines3; of several ranks
+    in each rank's own.
 
     With `target_kl` an update is not made once the mean of (r - 1) - log r, an estimate of the Kullback-Leibler
     divergence (Schulman 2020, "Approximating KL divergence"), is above 1.5 times as much, as in Stable-Baselines3.
@@ -101,6 +106,7 @@ class PPOLearner(A2CLearner):
         form: how the arithmetic is laid out.
         distribution: of the actions.
         target_kl: how far the policy may move, in nats; None for no bound.
+        normalise: whether advantages are.
     """
 
     def __init__(
@@ -114,6 +120,7 @@ class PPOLearner(A2CLearner):
         form: Form = PLAIN,
         distribution: type[Categorical] | type[DiagonalGaussian] = Categorical,
         target_kl: float | None = None,
+        normalise: bool = True,
     ) -> None:
         super().__init__(network, noise, settings, descent, form, distribution)
         self.order = order
@@ -121,6 +128,7 @@ class PPOLearner(A2CLearner):
         """Whether the newest update was not made, because the policy had moved too far from the one that played."""
         self._clip = clip
         self._most = None if target_kl is None else KL_SLACK * target_kl
+        self._normalise = normalise
 
     def set_learning_rate(self, learning_rate: float) -> None:
         """Change the step size of all later updates."""
@@ -160,7 +168,7 @@ class PPOLearner(A2CLearner):
         distribution = self.policy.distribution(said)
         taken, entropy = distribution.log_probability(batch.action), distribution.entropy()
         advantage = batch.advantage
-        if len(advantage) > 1:
+        if self._normalise and len(advantage) > 1:
             advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
         log_ratio = taken - batch.log_probability
         ratio = log_ratio.exp()

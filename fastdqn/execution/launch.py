@@ -29,7 +29,7 @@ from typing import Any, Protocol
 from fastdqn import process
 from fastdqn.errors import RunError, UserError
 from fastdqn.execution.presence import EMBEDDED
-from fastdqn.execution.processes import ChildProcess, Outbox, end_all
+from fastdqn.execution.processes import LEAVE_SECONDS, ChildProcess, Outbox, end_all
 from fastdqn.options.fields import plain
 from fastdqn.options.groups import options_from
 from fastdqn.options.ranks import RanksOptions
@@ -174,9 +174,9 @@ class Children:
         self._left.enter_context(_environment({**common, "RANK": "0", "LOCAL_RANK": "0"}))
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         self._left.close()
-        end_all(self._children)
+        end_all(self._children, LEAVE_SECONDS if error is None else 1.0)  # one that failed may have stopped for ever
 
 
 def _be_member(member: Member, environment: Mapping[str, str], outbox: Outbox) -> None:  # noqa: ARG001

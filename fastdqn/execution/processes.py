@@ -205,11 +205,11 @@ class ChildProcess:
         return RunError(f"{self._called} {how}.")
 
 
-def end_all(children: Sequence[ChildProcess]) -> None:
-    """Ask all children to leave, wait for that, at most `LEAVE_SECONDS` for all together, and kill those that stay."""
+def end_all(children: Sequence[ChildProcess], seconds: float = LEAVE_SECONDS) -> None:
+    """Ask all children to leave, wait for that, at most so many seconds for all together, and kill those that stay."""
     for child in children:
         child.ask(STOP)
-    deadline = time.monotonic() + LEAVE_SECONDS
+    deadline = time.monotonic() + seconds
     while any(child.alive for child in children) and time.monotonic() < deadline:
         for child in children:
             child.wait(0.02 / len(children))

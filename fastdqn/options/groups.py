@@ -62,11 +62,13 @@ class Groups:
                     "steps of the games whole updates are made."
                 )
             sessions = 1 if self.sessions is None else self.sessions.sessions or 1
-            self._check_first_update(self.sac.replay_initial, self.sac.steps_per_update, sessions)
+            self._check_first_update(self.sac.replay_initial, self.sac.steps_per_update, max(sessions, self.world))
+        if self.ppo is not None and self.world > 1:
+            self._check_rollouts(self.ppo)
         if dqn is None:
             return
         steps = 1 if self.pace is None else self.pace.steps
-        self._check_first_update(dqn.replay_initial, steps)
+        self._check_first_update(dqn.replay_initial, steps, self.world)
         if steps > dqn.target_sync:
             raise UserError(
                 f"--steps {steps} cannot be more than --target-sync {dqn.target_sync}: "
@@ -88,6 +90,11 @@ class Groups:
         return None if self.ppo is not None else self.sac is not None
 
     @property
+    def world(self) -> int:
+        """Processes that learn together."""
+        return 1 if self.ranks is None else self.ranks.processes
+
+    @property
     def shares(self) -> int:
         """Parts of an update that players can be asked for, one each."""
         return self.gradients.gradients if self.gradients else self.pieces.pieces if self.pieces else 1
@@ -96,10 +103,23 @@ class Groups:
         """Refuse a run that ends before its first update; each of several sessions waits for its own."""
         most = self.run.max_env_steps
         if most is not None and most // sessions <= -(-initial // steps) * steps:  # the next multiple of N
-            each = f" transitions in each of {sessions} sessions" if sessions > 1 else " transitions"
+            called = "processes" if self.world > 1 else "sessions"
+            each = f" transitions in each of {sessions} {called}" if sessions > 1 else " transitions"
             raise UserError(
                 f"--max-env-steps {most} ends the run before the first update, which waits for --replay-initial "
                 f"{initial}{each}; raise the first or lower the second."
+            )
+
+    def _check_rollouts(self, ppo: PPOOptions) -> None:
+        """Refuse rollouts that may have fewer samples than batches: every rank has a sample for each. Of two rows of a
+        game one at most is a reset, and none.
+        """
+        games = 1 if self.vector is None else self.vector.num_envs or 1
+        batches = -(-ppo.rollout_steps * games // ppo.batch_size)
+        if ppo.rollout_steps // 2 * games < batches:
+            raise UserError(
+                f"--batch-size {ppo.batch_size} makes {batches} batches of a rollout, of which every process needs as "
+                "many, but where games are reset there may be fewer samples; raise it, or --rollout-steps."
             )
 
     def _check_returns(self, returns: ReturnOptions, dqn: DQNOptions) -> None:

@@ -32,6 +32,7 @@ WRAPPERS = {
     "32_sac_hogwild": "vector",
     "33_trainer_thread": "vector",
     "41_ppo_ranks": "vector",
+    "42_sac_ranks": "vector",
 }
 
 
@@ -47,7 +48,8 @@ def test_every_script_says_how_it_presents_the_game(path: Path) -> None:
     named = {name: [call for call in calls if ast.unparse(call.func) == name] for name in ("Run", "build.one_game")}
     named["build.player_elsewhere"] = [c for c in calls if ast.unparse(c.func) == "build.player_elsewhere"]
     expected = WRAPPERS[path.stem]
-    assert words_of(named["Run"], 3) == [expected]
+    ranked = words_of([call for call in calls if ast.unparse(call.func) == "run_of"], 4)
+    assert words_of(named["Run"], 3) + ranked == [expected]
     built = words_of(named["build.one_game"], 3) + words_of(named["build.player_elsewhere"], 5)
     assert built == ([] if expected == "vector" else [expected])
 
