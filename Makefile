@@ -30,8 +30,9 @@ faults: $(VENV)/ready ## kill runs, fill disks, damage files, set clocks: some h
 soak: $(VENV)/ready ## an hour of 09 and one of 03: memory, open files and threads must not grow
 	$(BIN)/python -m tests.faults.soak $(ARGS)
 
-engines: $(VENV)/ready ## install Stable-Baselines3, and run the tests that compare with it
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .[engines]
+engines: $(VENV)/ready ## install Ray, Spark and Stable-Baselines3, and run the tests with them (Spark needs Java 17)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[engines]"
+	@command -v java > /dev/null || echo "There is no Java here, so the tests of Spark are skipped: apt-get install openjdk-17-jre-headless"
 	$(BIN)/python -m pytest -m engines $(ARGS)
 
 test-newest: ## all tests with the newest versions that PYTHON can have, in an environment of its own

@@ -56,8 +56,12 @@ def train(options: Options) -> Run | FollowingRun:
                 run.played_many(rollout.env_steps, rollout.episodes, player.num_envs)  # gathers: env steps are of all
 
                 with run.timed("updates"):
+                    foreseen = {"explained_variance": rollout.explained_variance()}
                     for batch in rollout.minibatches(ppo.batch_size, ppo.epochs, learner.order):
-                        run.updated(learner.update(batch).scalars, len(batch.action))  # by the mean of all gradients
+                        scalars = learner.update(batch).scalars  # by the mean of all gradients
+                        if learner.stopped:  # all are, or none
+                            break
+                        run.updated({**scalars, **foreseen}, len(batch.action))
     return run
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fastdqn.algorithms.a2c import A2CLearner, Policy, Settings
+from fastdqn.algorithms.distributions import Categorical, DiagonalGaussian
 from fastdqn.algorithms.form import PLAIN
 from fastdqn.algorithms.pieces import GradientPlayer, PiecePlayer
 from fastdqn.algorithms.ppo import PPOLearner
@@ -100,8 +101,9 @@ def _rollouts(
 ) -> tuple[torch.device, PPOLearner, RolloutPlayer, Policy, tuple[str, ...]]:
     """Return what plays and learns; with weights of its own, whoever plays has a copy."""
     device, seeds, vector = ranks.place(run, vector)
-    games, note, mean = build_centred(game, vector, seeds.env, ppo.center_frames)
-    learner = build_ppo(seeds, ppo, games.obs_shape, games.num_actions, device, ranks.descent)
+    games, note, mean = build_centred(game, vector, seeds.env, ppo.center_frames, continuous=None)
+    shapes = games.obs_shape, games.num_actions, device
+    learner = build_ppo(seeds, ppo, *shapes, ranks.descent, numbered=games.numbered)
     _center(learner, mean)
     if len(games.obs_shape) == 1:
         stacks = GameVectors(games.num_envs, 1, ppo.gamma)
@@ -178,18 +180,24 @@ def build_ppo(
     num_actions: int,
     device: torch.device,
     descent: Descent | None = None,
+    numbered: bool = True,
 ) -> PPOLearner:
-    """Return the learner of proximal policy optimisation, with its network on `device`."""
+    """Return the learner of proximal policy optimisation, with its network on `device`; an action is one of A, or if
+    not `numbered` a vector of A numbers.
+    """
     frames = len(obs_shape) == 3
     network = actor_critic(
         *(obs_shape, num_actions, torch_generator(seeds.network)),
         one_stream=frames,
         frame_scale=ppo.frame_scale,
         center_frames=ppo.center_frames,
+        numbered=numbered,
     ).to(device)
     settings = Settings(ppo.learning_rate, ppo.adam_epsilon, ppo.entropy_weight, ppo.value_weight, ppo.max_norm)
     order, form = torch_generator(seeds.replay), fastest_form(ppo.precision, device) if frames else PLAIN
-    return PPOLearner(network, _noise(seeds, network), settings, ppo.clip, order, descent, form)
+    distribution = Categorical if numbered else DiagonalGaussian
+    noise, target_kl = _noise(seeds, network), ppo.target_kl
+    return PPOLearner(network, noise, settings, ppo.clip, order, descent, form, distribution, target_kl)
 
 
 def _elsewhere(

@@ -160,6 +160,7 @@ def build_learner(
         sac.target_average,
         sac.target_entropy,
         sac.initial_temperature,
+        sac.temperature,
         max_norm=sac.max_norm,
         fused=fused_adam_on(device),
     )

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from fastdqn.algorithms.descent import Local, build_adam, load_optimizer
+from fastdqn.algorithms.distributions import Categorical, DiagonalGaussian
 from fastdqn.algorithms.form import PLAIN, Form
 from fastdqn.networks.arithmetic import in_bf16
 from fastdqn.networks.lowered import Lowered, backward
@@ -38,9 +39,10 @@ class Policy:
     """Draws actions from what an actor-critic says of them.
 
     Args:
-        network: returns logits (B, A) and values (B,).
+        network: returns what `distribution` takes, say logits (B, A), and values (B,).
         noise: random numbers, on the network's device.
         outputs: computes what the network returns, where that is not done by calling it.
+        distribution: of the actions.
     """
 
     def __init__(
@@ -48,9 +50,11 @@ class Policy:
         network: nn.Module,
         noise: torch.Generator,
         outputs: Callable[[Tensor], tuple[Tensor, Tensor]] | None = None,
+        distribution: type[Categorical] | type[DiagonalGaussian] = Categorical,
     ) -> None:
         self.network = network
         self.noise = noise
+        self.distribution = distribution
         self._outputs = outputs or network
 
     @property
@@ -58,20 +62,28 @@ class Policy:
         """Where the network is."""
         return next(self.network.parameters()).device
 
+    @property
+    def numbered(self) -> bool:
+        """Whether actions are one of several, instead of vectors."""
+        return self.distribution is Categorical
+
     def act(self, obs: Tensor) -> Tensor:
-        """Return actions (N,) int64, drawn by their probabilities, for (N, C, H, W) uint8 or (N, D) float32."""
-        return torch.multinomial(self.probabilities(obs), 1, generator=self.noise).squeeze(1)
+        """Return actions (N,) int64, drawn by their probabilities, for (N, C, H, W) uint8 or (N, D) float32; where
+        actions are vectors (N, A) float32."""
+        if self.numbered:
+            return torch.multinomial(self.probabilities(obs), 1, generator=self.noise).squeeze(1)
+        return self.draw(obs)[0]
 
     def draw(self, obs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return actions as `act` does, their log probabilities and the values, (N,) each, without gradient."""
         with torch.no_grad():
-            logits, values = self._outputs(obs)
-        log_probabilities = logits.log_softmax(dim=1)
-        action = torch.multinomial(log_probabilities.exp(), 1, generator=self.noise)
-        return action.squeeze(1), log_probabilities.gather(1, action).squeeze(1), values
+            said, values = self._outputs(obs)
+            distribution = self.distribution(said)
+            action = distribution.draw(self.noise)
+            return action, distribution.log_probability(action), values
 
     def probabilities(self, obs: Tensor) -> Tensor:
-        """Return the probabilities of the actions, (N, A)."""
+        """Return the probabilities of numbered actions, (N, A)."""
         with torch.no_grad():
             return self._outputs(obs)[0].softmax(dim=1)
 
@@ -95,6 +107,7 @@ class A2CLearner(NothingUnfinished):
         settings: of an update.
         descent: what becomes of gradients; by default they are stepped here.
         form: how the arithmetic is laid out.
+        distribution: of the actions.
     """
 
     def __init__(
@@ -104,9 +117,10 @@ class A2CLearner(NothingUnfinished):
         settings: Settings = Settings(),
         descent: Descent | None = None,
         form: Form = PLAIN,
+        distribution: type[Categorical] | type[DiagonalGaussian] = Categorical,
     ) -> None:
         self.network = network
-        self.policy = Policy(network, noise, self.outputs)
+        self.policy = Policy(network, noise, self.outputs, distribution)
         self.device = self.policy.device
         self.descent: Descent = descent or Local()
         self.form = form
@@ -125,12 +139,12 @@ class A2CLearner(NothingUnfinished):
         return self.policy.noise
 
     def act(self, obs: Tensor) -> Tensor:
-        """Return actions (N,) drawn by their probabilities."""
+        """Return actions (N,), or vectors (N, A), that the policy draws."""
         return self.policy.act(obs)
 
     def outputs(self, obs: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the logits (B, A) and the values (B,) of (B, C, H, W) uint8 or (B, D) float32, as an update computes
-        them.
+        """Return what is said of the actions, say logits (B, A), and the values (B,) of (B, C, H, W) uint8 or (B, D)
+        float32, as an update computes them.
         """
         if self._lowered is not None:
             self._lowered.keep_up()
@@ -145,7 +159,7 @@ class A2CLearner(NothingUnfinished):
             with in_bf16(self.device, self.form.bf16):
                 return network(obs)
 
-        return Policy(network, self.noise, outputs)
+        return Policy(network, self.noise, outputs, self.policy.distribution)
 
     def groups(self) -> Sequence[Group]:
         """Return the one group, the whole network."""
@@ -157,11 +171,10 @@ class A2CLearner(NothingUnfinished):
         The metrics are those of Lapan 2020, chapter 13: means of advantages, values and returns (batch_rewards), and
         the parts of the loss, each with its weight.
         """
-        logits, values = self.outputs(batch.obs)
-        log_probabilities = logits.log_softmax(dim=1)
+        said, values = self.outputs(batch.obs)
+        distribution = self.policy.distribution(said)
         advantage = batch.target - values.detach()
-        taken = log_probabilities.gather(1, batch.action.unsqueeze(1)).squeeze(1)
-        entropy = -(log_probabilities.exp() * log_probabilities).sum(dim=1)
+        taken, entropy = distribution.log_probability(batch.action), distribution.entropy()
         policy = -(advantage * taken).mean()
         value = self._settings.value_weight * nn.functional.mse_loss(values, batch.target)
         bonus = -self._settings.entropy_weight * entropy.mean()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -76,6 +75,7 @@ class RolloutWork(NothingUnfinished):
         self._learning_rate, self._decay = learning_rate, decay
         self._waiting: deque[Sent] = deque()
         self._batches: Iterator[PolicySamples] = iter(())
+        self._foreseen = torch.tensor(0.0)
         self._left = 0  # batches
         self._version = 0  # with which the rollout of now was played
         self._made = 0
@@ -91,16 +91,22 @@ class RolloutWork(NothingUnfinished):
         """Tell whether there is anything left to learn from."""
         return self._left > 0 or bool(self._waiting)
 
-    def update(self) -> Made:
-        """Make one update. How many updates older than these the weights were that played is `policy_age`."""
+    def update(self) -> Made | None:
+        """Make one update, or none and be done with the rollout, if the learner is stopped. How many updates older than
+        these the weights were that played is `policy_age`.
+        """
         if self._left == 0:
             self._begin(self._waiting.popleft())
         batch = next(self._batches)
         metrics = self._learner.update(batch)
+        if self._learner.stopped:
+            self._left = 0
+            return None
         age = torch.tensor(float(self._made - self._version))
         self._left -= 1
         self._made += 1
-        return Made({**metrics.scalars, "policy_age": age}, len(batch.action))
+        scalars = {**metrics.scalars, "explained_variance": self._foreseen, "policy_age": age}
+        return Made(scalars, len(batch.action))
 
     def state(self) -> dict[str, Any]:
         """Return how far it is."""
@@ -114,5 +120,6 @@ class RolloutWork(NothingUnfinished):
         if self._decay:
             self._learner.set_learning_rate(linear(self.env_steps, self._learning_rate, 0.0, self._decay))
         self._version, self.env_steps = sent.version, self.env_steps + sent.env_steps
-        self._left = self._epochs * math.ceil(sent.env_steps / self._batch_size)
+        self._foreseen = sent.rollout.explained_variance()
+        self._left = self._epochs * sent.rollout.batches(self._batch_size)
         self._batches = sent.rollout.minibatches(self._batch_size, self._epochs, self._learner.order)

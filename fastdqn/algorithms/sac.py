@@ -36,6 +36,7 @@ class Settings:
     target_average: float = 0.005  # the share of the critics in their targets at each update
     target_entropy: float | None = None  # by default -A
     initial_temperature: float = 1.0
+    temperature: float | None = None  # one that stays, instead of one that is learnt
     max_norm: float | None = None  # to which gradients of actor and critics are clipped, each
     fused: bool = False  # Adam in one kernel
 
@@ -80,7 +81,8 @@ class SACLearner(NothingUnfinished):
       Q(s, b))^2), where b is the action in the batch and Q' are averages of the critics (2018b, eq. 5, 6);
     - actor: loss = mean(alpha * log pi(a|s) - min Q(s, a)), with the critics already stepped (2018b, eq. 9).
 
-    a and a' are drawn by the policy as it was before the update, alpha is that of before it, too.
+    a and a' are drawn by the policy as it was before the update, alpha is that of before it, too. A temperature that
+    stays has no group.
 
     Args:
         actor: on its device.
@@ -105,8 +107,9 @@ class SACLearner(NothingUnfinished):
         self.descent: Descent = descent or Local()
         self._weights = list(actor.parameters())
         self.device, kind = self._weights[0].device, self._weights[0].dtype
-        first = math.log(settings.initial_temperature)
-        self.log_temperature = torch.tensor(first, dtype=kind, device=self.device, requires_grad=True)
+        learnt = settings.temperature is None
+        first = math.log(settings.initial_temperature if settings.temperature is None else settings.temperature)
+        self.log_temperature = torch.tensor(first, dtype=kind, device=self.device, requires_grad=learnt)
         self._settings = settings
         self._online, self._averages = list(critic.parameters()), list(self.target.parameters())
         self._drawn: _Drawn | None = None
@@ -114,6 +117,7 @@ class SACLearner(NothingUnfinished):
         self._groups = tuple(
             Group(name, parameters, self._adam(parameters), None if name == "temperature" else settings.max_norm)
             for name, parameters in members.items()
+            if learnt or name != "temperature"
         )
         self._losses = {"temperature": self._temperature, "critic": self._critic, "actor": self._actor}
 
@@ -127,7 +131,7 @@ class SACLearner(NothingUnfinished):
             return torch.tanh(self.network(obs)[0])
 
     def groups(self) -> Sequence[Group]:
-        """Return temperature, critic and actor."""
+        """Return temperature, if it is learnt, critic and actor."""
         return self._groups
 
     def gradient(self, group: Group, batch: Batch) -> Metrics:
@@ -210,12 +214,7 @@ class SACLearner(NothingUnfinished):
         target = self._settings.target_entropy
         too_certain = log_probability.mean() + (-float(drawn.action.shape[1]) if target is None else target)
         self.log_temperature.grad = -too_certain  # of -mean(log alpha * (log pi + H))
-        scalars = {
-            "temperature": drawn.temperature,
-            "entropy": -log_probability.mean(),
-            "loss_temperature": -self.log_temperature.detach() * too_certain,
-        }
-        return Metrics(scalars, log_probability.abs())
+        return Metrics({"loss_temperature": -self.log_temperature.detach() * too_certain}, log_probability.abs())
 
     def _critic(self, drawn: _Drawn) -> Metrics:
         batch = drawn.batch
@@ -229,7 +228,13 @@ class SACLearner(NothingUnfinished):
         loss = 0.5 * (nn.functional.mse_loss(first, target) + nn.functional.mse_loss(second, target))
         loss.backward()
         first = first.detach()
-        return Metrics({"loss_critic": loss.detach(), "mean_q": first.mean()}, (first - target).abs())
+        scalars = {
+            "temperature": drawn.temperature,
+            "entropy": -drawn.log_probability.detach().mean(),
+            "loss_critic": loss.detach(),
+            "mean_q": first.mean(),
+        }
+        return Metrics(scalars, (first - target).abs())
 
     def _actor(self, drawn: _Drawn) -> Metrics:
         q = torch.minimum(*self.critic(drawn.batch.obs, drawn.action))

@@ -109,7 +109,7 @@ class ControlSession:
     def state(self) -> dict[str, Any]:
         """Return all that is this session's own; the optimisers of what it shares are not."""
         learner = self._learner.state()
-        learner["optimizers"] = {name: learner["optimizers"][name] for name in OWN}
+        learner["optimizers"] = {name: learner["optimizers"][name] for name in OWN if name in learner["optimizers"]}
         return {
             "env_steps": self._env_steps,
             "updates": self._updates,

@@ -161,7 +161,7 @@ def _defaults(options_type: type[OptionsT], words: Sequence[str], game: str, dev
     if had.ranks is not None and _flag("published", words, False):
         world = _value_of("--processes", words) or "1"
         if world.isdecimal() and int(world) > 0:  # the parser refuses others
-            defaults = changed(defaults, published_changes(rom, int(world), had.continuous))
+            defaults = changed(defaults, published_changes(rom, int(world), bool(had.continuous)))
     chosen = groups_of(defaults)
     if chosen.parts is not None and _flag("noisy", words, chosen.parts.noisy):
         defaults = changed(defaults, NO_EPSILON)

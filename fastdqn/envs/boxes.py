@@ -112,3 +112,17 @@ class ControlEnv(BoxEnv):
                 f"{self.name} has actions without finite bounds, the lower below the upper, which an agent's, from -1 "
                 "to 1, could be scaled to."
             )
+
+
+class EitherEnv(ControlEnv):
+    """A registered environment with numbered or with continuous actions, whichever it has."""
+
+    def _take(self, actions: Any) -> None:
+        (BoxEnv if self._numbered else ControlEnv)._take(self, actions)
+
+    def _given(self, action: Any) -> Any:
+        return (BoxEnv if self._numbered else ControlEnv)._given(self, action)
+
+    def _check_actions(self, actions: Any) -> None:
+        self._numbered = not isinstance(actions, Box)
+        (BoxEnv if self._numbered else ControlEnv)._check_actions(self, actions)

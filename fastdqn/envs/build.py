@@ -9,7 +9,7 @@ import cv2
 import gymnasium
 
 from fastdqn.envs import classic, games, opencv
-from fastdqn.envs.boxes import BoxEnv, ControlEnv
+from fastdqn.envs.boxes import BoxEnv, ControlEnv, EitherEnv
 from fastdqn.envs.own import OwnEnv, WholePicture
 from fastdqn.errors import UserError
 from fastdqn.options.game import OWN_GAME, GameOptions
@@ -20,9 +20,12 @@ PlayEnv = gymnasium.Env[Any, Any]
 """An environment that yields stacked uint8 observations and has `pop_finished` for whole-game scores."""
 
 
-def build_env(game: GameOptions, wrappers: Wrappers = "classic", side: int = 84, continuous: bool = False) -> PlayEnv:
+def build_env(
+    game: GameOptions, wrappers: Wrappers = "classic", side: int = 84, continuous: bool | None = False
+) -> PlayEnv:
     """Return `game` behind the wrappers: observations (frame_stack, side, side) uint8, Discrete actions; where vectors
-    are shown (D,) float32, and with `continuous` actions (A,) float32 from -1 to 1.
+    are shown (D,) float32, and with `continuous` actions (A,) float32 from -1 to 1; with None they are what the
+    environment has.
 
     The classic wrappers know frames of 84x84 only. An environment of one's own has wrappers of its own, whichever are
     asked for, so that every script shows the same of it.
@@ -45,7 +48,7 @@ def build_env(game: GameOptions, wrappers: Wrappers = "classic", side: int = 84,
 
 
 def build_described(
-    game: GameOptions, wrappers: Wrappers, side: int = 84, how: str | None = None, continuous: bool = False
+    game: GameOptions, wrappers: Wrappers, side: int = 84, how: str | None = None, continuous: bool | None = False
 ) -> tuple[PlayEnv, str]:
     """Return `game` behind the wrappers, and one line that says how it is presented, in other words if `how` says it.
 
@@ -56,7 +59,7 @@ def build_described(
     return build_env(game, wrappers, side, continuous), describe(game, how or wrappers)
 
 
-def bare_env(game: GameOptions, continuous: bool = False) -> classic.FrameEnv:
+def bare_env(game: GameOptions, continuous: bool | None = False) -> classic.FrameEnv:
     """Return the emulator, or an environment of one's own, as a Gymnasium environment with one frame for each step.
 
     For Atari it is what `gymnasium.make("PongNoFrameskip-v4")` wraps, with its RGB screens, sticky actions, action set
@@ -65,7 +68,8 @@ def bare_env(game: GameOptions, continuous: bool = False) -> classic.FrameEnv:
     registered = games.control_id(game.name) if continuous else games.registered_id(game.name)
     if registered is not None:
         _check_as_it_is(registered, game)
-        return (ControlEnv if continuous else BoxEnv)(registered, game.frame_limit)
+        kind = EitherEnv if continuous is None else ControlEnv if continuous else BoxEnv
+        return kind(registered, game.frame_limit)
     if games.is_custom(game.name):
         env = OwnEnv(game.name, game.frame_limit)
         _check_asked(env, game)
@@ -88,6 +92,11 @@ def spaces_of(env: PlayEnv) -> tuple[Any, int]:
     """
     space: Any = env.action_space
     return env.observation_space.shape, int(space.n) if hasattr(space, "n") else len(space.low)
+
+
+def is_numbered(env: PlayEnv) -> bool:
+    """Tell whether an action is one of several, instead of a vector."""
+    return hasattr(env.action_space, "n")
 
 
 def describe(game: GameOptions, wrappers: str) -> str:

@@ -126,7 +126,7 @@ def rom_of(name: str) -> str:
     if known is not None:
         raise UserError(
             f"{known} is no Atari game, and agents that learn the values of actions learn from pictures here; an "
-            "actor-critic takes its vectors: 20 to 22 and 41, or with continuous actions 31 to 33."
+            "actor-critic takes its vectors: 20 to 22 and 41, or with continuous actions 31 to 33 and 41."
         )
     by_squeezed = {_squeeze(rom): rom for rom in rom_names()}
     squeezed = _squeeze(_SUFFIX.sub("", _PREFIX.sub("", wanted)))

@@ -19,7 +19,7 @@ MEAN_STEPS = 128
 
 
 def build_games(
-    game: GameOptions, vector: VectorOptions, seed: np.random.SeedSequence, continuous: bool = False
+    game: GameOptions, vector: VectorOptions, seed: np.random.SeedSequence, continuous: bool | None = False
 ) -> tuple[VectorEnv, str]:
     """Return the games, each with a seed of its own, and one line that says how they are presented.
 
@@ -31,10 +31,10 @@ def build_games(
 
 
 def build_vector_env(
-    game: GameOptions, vector: VectorOptions, seed: np.random.SeedSequence, continuous: bool = False
+    game: GameOptions, vector: VectorOptions, seed: np.random.SeedSequence, continuous: bool | None = False
 ) -> VectorEnv:
     """Return as many games as `vector` says, each with a seed of its own: Atari's in the emulator's threads,
-    others one after the other. With `continuous` their actions are numbers from -1 to 1.
+    others one after the other. With `continuous` their actions are numbers from -1 to 1, with None what they have.
 
     Raises:
         UserError: there is no such game, or not memory enough for so many.
@@ -48,14 +48,21 @@ def build_vector_env(
 
 
 def build_centred(
-    game: GameOptions, vector: VectorOptions, seed: np.random.SeedSequence, center: bool
+    game: GameOptions,
+    vector: VectorOptions,
+    seed: np.random.SeedSequence,
+    center: bool,
+    continuous: bool | None = False,
 ) -> tuple[VectorEnv, str, NDArray[np.float32] | None]:
     """Return what `build_games` does, and a mean frame to subtract, if there is to be one.
 
     Raises:
         UserError: there is no such game, or not memory enough for so many, or it shows no frames.
     """
-    return *build_games(game, vector, seed), mean_frame(game, vector, seed) if center else None
+    games, note = build_games(game, vector, seed, continuous)
+    if center and len(games.obs_shape) == 1:
+        raise UserError(f"--center-frames is for pictures, and {game.name} shows vectors.")
+    return games, note, mean_frame(game, vector, seed) if center else None
 
 
 def mean_frame(game: GameOptions, vector: VectorOptions, seed: np.random.SeedSequence) -> NDArray[np.float32]:

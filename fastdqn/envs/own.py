@@ -188,7 +188,7 @@ def _loaded(path: str) -> Any:
 def check_actions(name: str, actions: Any) -> None:
     """Raise UserError unless an agent here can choose among these actions."""
     if not isinstance(actions, Discrete):
-        other = "; 31 to 33 act with vectors of numbers" if isinstance(actions, Box) else ""
+        other = "; 31 to 33 and 41 act with vectors of numbers" if isinstance(actions, Box) else ""
         raise UserError(
             f"{name} has the action space {kind_of(actions)}, but an agent here chooses one action of several "
             f"(gymnasium.spaces.Discrete){other}."

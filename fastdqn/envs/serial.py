@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from gymnasium.spaces import Discrete
 from numpy.typing import NDArray
 
-from fastdqn.envs.build import PlayEnv, spaces_of
+from fastdqn.envs.build import PlayEnv, is_numbered, spaces_of
 from fastdqn.envs.rerun import Rerun
 from fastdqn.envs.vector import distinct_seeds
 from fastdqn.states import NothingUnfinished, copied
@@ -28,7 +27,7 @@ class SerialVector(NothingUnfinished):
         self.num_envs = len(envs)
         self.threads = 0
         self.obs_shape, self.num_actions = spaces_of(envs[0])
-        self._numbered = isinstance(envs[0].action_space, Discrete)
+        self.numbered = is_numbered(envs[0])
         pictures = len(self.obs_shape) == 3
         self.seeds = distinct_seeds(seed, self.num_envs)
         self.envs = [Rerun(env, int(s)) for env, s in zip(envs, self.seeds, strict=True)]
@@ -48,7 +47,7 @@ class SerialVector(NothingUnfinished):
 
     def recv(self) -> VectorStep:
         count = self.num_envs
-        actions: Any = self._actions.tolist() if self._numbered else self._actions
+        actions: Any = self._actions.tolist() if self.numbered else self._actions
         reset = self._over
         reward = np.zeros(count, np.float32)
         terminated, truncated = np.zeros(count, bool), np.zeros(count, bool)

@@ -33,6 +33,7 @@ class VectorEnv(Protocol):
 
     num_envs: int
     num_actions: int  # A, or how many numbers an action has where they are continuous
+    numbered: bool  # whether an action is one of several, instead of a vector
     obs_shape: Any  # (C, H, W) of the stacks to make of the frames, or (D,)
     threads: int  # emulator threads; 0 if the games are played in the caller's
     newest: NDArray[Any]  # (N, H, W) uint8, or (N, D) float32 where vectors are shown
@@ -110,6 +111,7 @@ class AtariVector(NothingUnfinished):
         self.threads = min(threads, num_envs)
         self.obs_shape = (game.frame_stack, side, side)
         self.num_actions = int(self.env.single_action_space.n)
+        self.numbered = True
         self.seeds = distinct_seeds(seed, num_envs)
         self._clip = game.clip_rewards
         self._score = np.zeros(num_envs)

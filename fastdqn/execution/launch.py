@@ -2,8 +2,8 @@
 
 The contract with engines (`fastdqn.execution.engines`), which are imported only where --engine asks for one:
 
-    on_ray(member: Callable[[], int], world: int) -> int
-    on_spark(member: Callable[[], int], world: int, local: bool) -> int
+    on_ray(member: Callable[[], int], world: int, address: str | None) -> int
+    on_spark(member: Callable[[], int], world: int, local: bool, address: str | None) -> int
 
 call `member` in `world` processes, each of which has torchrun's variables in its environment (`RANK`, `WORLD_SIZE`,
 `LOCAL_RANK`, `LOCAL_WORLD_SIZE` where it is known, `MASTER_ADDR`, `MASTER_PORT`), and return the exit code of the run:
@@ -95,8 +95,8 @@ def launch(train: Callable[[Any], Any], options: Any, script: Path, finish: Call
     if ranks.engine is not None:
         engines = _engines(ranks.engine)
         if ranks.engine == "ray":
-            return engines.on_ray(member, ranks.processes)
-        return engines.on_spark(member, ranks.processes, local=ranks.engine == "spark-local")
+            return engines.on_ray(member, ranks.processes, ranks.engine_address)
+        return engines.on_spark(member, ranks.processes, ranks.engine == "spark-local", ranks.engine_address)
     if ranks.processes == 1 or joins() is not None:
         return finish(train(options))
     with Children(member, ranks.processes, ranks.rank_timeout):

@@ -42,8 +42,8 @@ class Work(Protocol[ItemT]):
         """Tell whether an update is due, of what was taken so far."""
         ...
 
-    def update(self) -> Made:
-        """Make one update; return what is to be said of it."""
+    def update(self) -> Made | None:
+        """Make one update; return what is to be said of it, or None if it turned out that none was to be made."""
         ...
 
 
@@ -174,9 +174,11 @@ class Trainer(Generic[ItemT]):
             took = True
         if not self._work.due():
             return took
-        self._said.append(self._work.update())
-        self._made += 1
-        self._newest = self._made, [weight.clone() for weight in self._learnt]
+        made = self._work.update()
+        if made is not None:
+            self._said.append(made)
+            self._made += 1
+            self._newest = self._made, [weight.clone() for weight in self._learnt]
         return True
 
     def _run(self) -> None:

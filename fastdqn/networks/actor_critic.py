@@ -14,11 +14,27 @@ HIDDEN = 64
 """Units of each of the two hidden layers where vectors are observed (Schulman et al. 2017, section 6.1)."""
 
 
+class WithDeviation(nn.Module):
+    """Means (B, A) of a normal distribution, and the logarithms of its standard deviations, which are weights and
+    depend on no observation (Schulman et al. 2015, appendix D); they begin as 0. Returns both, (B, 2 A).
+    """
+
+    def __init__(self, mean: nn.Module, num_actions: int) -> None:
+        super().__init__()
+        self.mean = mean
+        self.log_std = nn.Parameter(torch.zeros(num_actions))
+
+    def forward(self, features: Tensor) -> Tensor:
+        mean = self.mean(features)
+        return torch.cat((mean, self.log_std.expand_as(mean)), dim=1)
+
+
 class ActorCritic(nn.Module):
     """A body, and two heads on it that share nothing else.
 
-    Takes (B, C, H, W) uint8 or (B, D) float32, whatever the body takes; returns the logits of the policy (B, A) and the
-    values (B,), float32. Weights start as PyTorch's defaults, drawn from `generator` alone.
+    Takes (B, C, H, W) uint8 or (B, D) float32, whatever the body takes; returns what the policy's head says, logits (B,
+    A) or means and deviations (B, 2 A), and the values (B,), float32. Weights start as PyTorch's defaults, drawn from
+    `generator` alone.
     """
 
     def __init__(self, body: nn.Module, policy: nn.Module, value: nn.Module, generator: torch.Generator) -> None:
@@ -41,17 +57,20 @@ def actor_critic(
     one_stream: bool = False,
     frame_scale: float = FRAME_SCALE,
     center_frames: bool = False,
+    numbered: bool = True,
 ) -> ActorCritic:
     """Return the network for observations of this shape.
 
     (C, H, W): Nature DQN's convolutions (Mnih et al. 2015), then 512 rectified units for the policy and 512 others for
     the value (Lapan 2020, chapter 13), or in `one_stream` the same 512 for both (Mnih et al. 2016, section 5.1;
-    Schulman et al. 2017). (D,): two layers of 64 units with tanh for each of the two (Schulman et al. 2017).
+    Schulman et al. 2017). (D,): two layers of 64 units with tanh for each of the two (Schulman et al. 2017); if not
+    `numbered` the policy says a normal distribution of vectors of A numbers.
 
     With `center_frames` a mean frame, zero until somebody sets it, is subtracted; pixels are divided by `frame_scale`.
     """
     if len(obs_shape) == 1:
         policy, value = (_perceptron(obs_shape[0], outputs) for outputs in (num_actions, 1))
+        policy = policy if numbered else WithDeviation(policy, num_actions)
         return ActorCritic(nn.Identity(), policy, value, generator)
     channels, height, width = obs_shape
     torso = Torso(channels, height, width, frame_scale, center_frames, size)

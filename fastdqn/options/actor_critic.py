@@ -94,6 +94,9 @@ class PPOOptions(FrameOptions):
     """Samples of an update."""
     clip: float = 0.1
     """How far the probability of an action may move, as a share, before nothing more is gained by it."""
+    target_kl: float | None = None
+    """Once the policy has moved by more than 1.5 times this divergence, in nats, from the one that played, the next
+    rollout is begun (Stable-Baselines3); by default never."""
     entropy_weight: float = 0.01
     """Weight of the entropy of the policy in the loss."""
     value_weight: float = 0.5
@@ -116,6 +119,7 @@ class PPOOptions(FrameOptions):
         at_least(self.epochs, 1, "--epochs")
         at_least(self.batch_size, 1, "--batch-size")
         above_zero(self.clip, "--clip")
+        above_zero(self.target_kl, "--target-kl")
         at_least(self.entropy_weight, 0.0, "--entropy-weight")
         at_least(self.value_weight, 0.0, "--value-weight")
         above_zero(self.max_norm, "--max-norm")
@@ -124,9 +128,10 @@ class PPOOptions(FrameOptions):
         """Return one line that says what is learnt from."""
         over = self.learning_rate_decay
         rate = f"{self.learning_rate:g}{f' falling to 0 over {over:,} env steps' if over else ''}"
+        bound = "" if self.target_kl is None else f" up to a divergence of 1.5 x {self.target_kl:g}"
         return (
             f"learns by proximal policy optimisation: Adam {rate}, {self.rollout_steps} steps of each "
-            f"game, {self.epochs} epochs in batches of {self.batch_size}, clip {self.clip:g}, lambda "
+            f"game, {self.epochs} epochs in batches of {self.batch_size}{bound}, clip {self.clip:g}, lambda "
             f"{self.trace_decay:g}, gamma {self.gamma:g}, entropy {self.entropy_weight:g}{self.described}"
         )
 
@@ -243,6 +248,63 @@ ACTOR_CRITICS: Mapping[str, ActorCriticPreset] = {
                 "epochs": 20,
                 "batch_size": 256,
                 "clip": 0.2,
+                "entropy_weight": 0.0,
+            },
+        },
+    ),
+    "Pendulum-v1": ActorCriticPreset(
+        "rl-baselines3-zoo, hyperparams/ppo.yml, but for its exploration that depends on the state (gSDE); the score "
+        "is that of soft actor-critic here",
+        {
+            "vector": {"num_envs": 4},
+            "run": {"max_env_steps": 100_000, "stop_score": -200.0},
+            "ppo": {
+                "learning_rate": 1e-3,
+                "learning_rate_decay": 0,
+                "gamma": 0.9,
+                "rollout_steps": 1_024,
+                "epochs": 10,
+                "batch_size": 64,
+                "clip": 0.2,
+                "entropy_weight": 0.0,
+            },
+        },
+    ),
+    "MountainCarContinuous-v0": ActorCriticPreset(
+        "rl-baselines3-zoo, hyperparams/ppo.yml, but for its exploration that depends on the state (gSDE) and its "
+        "normalised observations and rewards; the score is what Gymnasium asks",
+        {
+            "vector": {"num_envs": 1},
+            "run": {"max_env_steps": 20_000, "stop_score": 90.0},
+            "ppo": {
+                "learning_rate": 7.77e-5,
+                "learning_rate_decay": 0,
+                "gamma": 0.9999,
+                "trace_decay": 0.9,
+                "rollout_steps": 8,
+                "epochs": 10,
+                "batch_size": 256,
+                "clip": 0.1,
+                "entropy_weight": 0.00429,
+                "value_weight": 0.19,
+                "max_norm": 5.0,
+            },
+        },
+    ),
+    "BipedalWalker-v3": ActorCriticPreset(
+        "rl-baselines3-zoo, hyperparams/ppo.yml, but for its normalised observations and rewards; the score is what "
+        "Gymnasium asks",
+        {
+            "vector": {"num_envs": 32},
+            "run": {"max_env_steps": 5_000_000, "stop_score": 300.0},
+            "ppo": {
+                "learning_rate": 3e-4,
+                "learning_rate_decay": 0,
+                "gamma": 0.999,
+                "rollout_steps": 2_048,
+                "epochs": 10,
+                "batch_size": 64,
+                "clip": 0.18,
                 "entropy_weight": 0.0,
             },
         },

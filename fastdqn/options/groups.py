@@ -87,9 +87,9 @@ class Groups:
         return self.a2c is not None or self.ppo is not None or self.sac is not None
 
     @property
-    def continuous(self) -> bool:
-        """Whether actions are vectors of numbers instead of one of several."""
-        return self.sac is not None
+    def continuous(self) -> bool | None:
+        """Whether actions are vectors of numbers instead of one of several; None where they may be either."""
+        return None if self.ppo is not None else self.sac is not None
 
     @property
     def world(self) -> int:

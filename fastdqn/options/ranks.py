@@ -24,6 +24,9 @@ class RanksOptions:
     engine: Literal["ray", "spark", "spark-local"] | None = beside(None)
     """Who starts the processes: Ray, Spark on its cluster, or Spark on this machine; by default this process does, on
     this machine, unless torchrun has."""
+    engine_address: str | None = beside(None)
+    """Of Ray's cluster (head:6379, or auto on one of its machines) or of Spark's master (spark://head:7077, yarn); by
+    default what RAY_ADDRESS or SPARK_MASTER says, or else this machine."""
     published: bool = False
     """Take the settings of the published runs over ranks, which scale with --processes W. PPO on CartPole-v1: a step
     size of 1e-3 W that stays, 32768 // W env steps a rollout, batches of 4096, 100,000 env steps a process. SAC on
@@ -36,6 +39,8 @@ class RanksOptions:
         """Raise UserError for a value out of range."""
         between(self.processes, 1, MOST, "--processes")
         at_least(self.rank_timeout, 1.0, "--rank-timeout")
+        if self.engine_address is not None and self.engine not in ("ray", "spark"):
+            raise UserError("--engine-address goes with --engine ray or --engine spark, whose cluster it names.")
 
     def describe(self) -> tuple[str, ...]:
         """Return a line about who learns together; nothing for one process."""

@@ -39,6 +39,8 @@ class SACOptions:
     """Entropy that the temperature aims at, in nats; by default -1 for each number of an action."""
     initial_temperature: float = 1.0
     """Weight of the entropy at the start; from then on it is learnt."""
+    temperature: float | None = None
+    """Weight of the entropy that stays (Haarnoja et al. 2018a); by default it is learnt (2018b)."""
     max_norm: float | None = None
     """Gradients of actor and critics are clipped to this norm, each; by default not at all."""
     orthogonal: bool = False
@@ -58,6 +60,7 @@ class SACOptions:
         if self.target_entropy is not None:
             between(self.target_entropy, -1e9, 1e9, "--target-entropy")
         above_zero(self.initial_temperature, "--initial-temperature")
+        above_zero(self.temperature, "--temperature")
         above_zero(self.max_norm, "--max-norm")
         if self.replay_initial > self.replay_size:
             raise UserError(
@@ -69,11 +72,12 @@ class SACOptions:
         """Return one line that says what is learnt from."""
         every = "after each env step" if self.steps_per_update == 1 else f"every {self.steps_per_update:g} env steps"
         clip = "" if self.max_norm is None else f" clipped to {self.max_norm:g}"
-        entropy = "-1 a number" if self.target_entropy is None else f"{self.target_entropy:g}"
+        aim = "-1 a number" if self.target_entropy is None else f"{self.target_entropy:g}"
+        entropy = f"an entropy of {aim} aimed at" if self.temperature is None else f"temperature {self.temperature:g}"
         return (
             f"learns by soft actor-critic: Adam {self.learning_rate:g}{clip}, batch {self.batch_size} {every}"
             f"{', the newest transition in each' if self.newest_in_batch else ''}, gamma {self.gamma:g}, targets moved "
-            f"by {self.target_average:g} of the way at each update, an entropy of {entropy} aimed at, "
+            f"by {self.target_average:g} of the way at each update, {entropy}, "
             f"{self.replay_initial:,} random env steps first"
         )
 
@@ -130,6 +134,35 @@ SAC_PRESETS: Mapping[str, SACPreset] = {
     "Pendulum-v1": SACPreset(
         "rl-baselines3-zoo, hyperparams/sac.yml, for the step size; the score is this project's",
         {"run": {"max_env_steps": 50_000, "stop_score": -200.0}, "sac": {"learning_rate": 1e-3}},
+    ),
+    "MountainCarContinuous-v0": SACPreset(
+        "rl-baselines3-zoo, hyperparams/sac.yml, but for its exploration that depends on the state (gSDE) and its "
+        "networks of 64 units",
+        {
+            "run": {"max_env_steps": 50_000, "stop_score": 90.0},
+            "sac": {
+                "replay_size": 50_000,
+                "batch_size": 512,
+                "temperature": 0.1,
+                "gamma": 0.9999,
+                "target_average": 0.01,
+                "replay_initial": 32,
+            },
+        },
+    ),
+    "BipedalWalker-v3": SACPreset(
+        "rl-baselines3-zoo, hyperparams/sac.yml, but for its exploration that depends on the state (gSDE) and its "
+        "networks of 400 and 300 units",
+        {
+            "run": {"max_env_steps": 500_000, "stop_score": 300.0},
+            "sac": {
+                "learning_rate": 7.3e-4,
+                "replay_size": 300_000,
+                "gamma": 0.98,
+                "target_average": 0.02,
+                "replay_initial": 10_000,
+            },
+        },
     ),
     "HalfCheetah-v5": SACPreset(
         "rl-baselines3-zoo, hyperparams/sac.yml, HalfCheetah-v4",

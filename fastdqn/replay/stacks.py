@@ -34,7 +34,7 @@ class GameStacks:
         """Return the newest observations, (N, C, H, W) uint8."""
         return np.stack([np.asarray(obs) for obs in self._obs])
 
-    def add(self, actions: NDArray[np.int64], step: VectorStep) -> list[Transition]:
+    def add(self, actions: NDArray[Any], step: VectorStep) -> list[Transition]:
         """Take one step of the games; return the transitions that it completes."""
         transitions: list[Transition] = []
         for i, frame in enumerate(step.frames):
@@ -43,8 +43,9 @@ class GameStacks:
                 continue
             obs = self._obs[i]
             self._obs[i] = after = self._next(obs, frame)
+            action: Any = int(actions[i]) if actions.ndim == 1 else actions[i]
             transitions += self._windows[i].add(
-                obs, int(actions[i]), float(step.reward[i]), after, bool(step.terminated[i]), bool(step.truncated[i])
+                obs, action, float(step.reward[i]), after, bool(step.terminated[i]), bool(step.truncated[i])
             )
         return transitions
 

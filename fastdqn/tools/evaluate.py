@@ -25,7 +25,7 @@ from fastdqn.algorithms.form import PLAIN
 from fastdqn.algorithms.sac import SACLearner
 from fastdqn.build import build_learner
 from fastdqn.envs import games
-from fastdqn.envs.build import Wrappers, build_env, spaces_of
+from fastdqn.envs.build import Wrappers, build_env, is_numbered, spaces_of
 from fastdqn.envs.scores import human_normalised
 from fastdqn.envs.vector import check_num_envs
 from fastdqn.errors import UserError
@@ -163,7 +163,7 @@ def load_agent(run: Path, device: torch.device, own_game: str | None = None) -> 
     wrappers = next((known for known in get_args(Wrappers) if known == config["wrappers"]), None)
     env = build_env(options.game, wrappers or "opencv", side_of(options), options.continuous)
     shape, num_actions = spaces_of(env)
-    learner = _learner_of(options, shape, num_actions, device)
+    learner = _learner_of(options, shape, num_actions, device, is_numbered(env))
     networks = [learner.network, *([learner.target] if isinstance(learner, DQNLearner) else [])]
     try:
         for network in networks:  # a run keeps the weights of the one that plays
@@ -307,14 +307,14 @@ def explored(actions: NDArray[Any], num_actions: int, epsilon: float, rng: np.ra
 
 
 def _learner_of(
-    options: Groups, shape: tuple[int, ...], num_actions: int, device: torch.device
+    options: Groups, shape: tuple[int, ...], num_actions: int, device: torch.device, numbered: bool
 ) -> DQNLearner | A2CLearner | SACLearner:
     seeds, groups = seeds_of(options.run.seed), (options.update, options.agent, options.parts)
     if options.sac is not None:
         return build_sac.build_learner(seeds, options.sac, shape[0], num_actions, device)
     if options.ppo is not None:
         exact = dataclasses.replace(options.ppo, precision="fp32")
-        return build_actor_critic.build_ppo(seeds, exact, shape, num_actions, device)
+        return build_actor_critic.build_ppo(seeds, exact, shape, num_actions, device, numbered=numbered)
     if options.a2c is not None:
         return build_actor_critic.build_learner(seeds, options.a2c, shape, num_actions, device)
     channels, height, width = shape

@@ -59,7 +59,13 @@ class WrappedSeats:
     """
 
     def __init__(
-        self, game: GameOptions, wrappers: Wrappers | None, side: int, count: int, seed: int, continuous: bool = False
+        self,
+        game: GameOptions,
+        wrappers: Wrappers | None,
+        side: int,
+        count: int,
+        seed: int,
+        continuous: bool | None = False,
     ) -> None:
         self._envs: list[PlayEnv] = [build_env(game, wrappers or "opencv", side, continuous) for _ in range(count)]
         self._seeds = distinct_seeds(np.random.SeedSequence(seed), count)

@@ -120,13 +120,13 @@ def _play(
 def _chosen(
     agent: Agent, obs: torch.Tensor, epsilon: float, rng: np.random.Generator
 ) -> tuple[NDArray[np.float32], Any]:
-    """Return the values of the actions (A,), for an actor-critic their probabilities, for soft actor-critic the numbers
-    of its action, and the action to play, for one `obs`.
+    """Return the values of the actions (A,), for an actor-critic their probabilities, of a continuous action its
+    numbers, and the action to play, for one `obs`.
     """
     learner = agent.learner
-    if isinstance(learner, SACLearner):
+    if isinstance(learner, SACLearner) or (isinstance(learner, A2CLearner) and not learner.policy.numbered):
         action = explored(best_actions(learner, obs), agent.num_actions, epsilon, rng)[0]
-        return action, action
+        return action.clip(-1.0, 1.0), action
     if isinstance(learner, A2CLearner):
         q, action = learner.policy.probabilities(obs)[0].cpu().numpy(), int(learner.act(obs).item())
     else:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
 from fastdqn.algorithms.a2c import Settings
+from fastdqn.algorithms.descent import Local
+from fastdqn.algorithms.distributions import DiagonalGaussian
 from fastdqn.algorithms.form import PLAIN, Form
 from fastdqn.algorithms.ppo import PolicySamples, PPOLearner, Rollout
 from fastdqn.networks.actor_critic import actor_critic
+from fastdqn.seam import Group
 from tests.helpers.learners import KeepsGradients
 from tests.helpers.sb3 import clip_coefficient, first_adam_step, ppo_losses
 
@@ -40,7 +45,7 @@ def test_one_update_is_stable_baselines(clip: float) -> None:
     total.backward()
     coefficient = clip_coefficient([p.grad for p in reference.parameters() if p.grad is not None], 0.5)
     scalars = learner.update(samples).scalars
-    assert (0.2 < float(scalars["clipped"]) < 0.95) == (clip == 0.1)
+    assert (0.2 < float(scalars["clip_fraction"]) < 0.95) == (clip == 0.1)
     for ours, weight in zip(learner.network.parameters(), reference.parameters(), strict=True):
         assert weight.grad is not None
         expected = first_adam_step(weight.detach(), coefficient * weight.grad, 1e-3, 1e-5)
@@ -114,3 +119,86 @@ def test_the_fast_form_computes_the_same(bf16: bool) -> None:
         kept = [learner_.descent.gradients for learner_ in (plain, fast)]  # pyright: ignore[reportAttributeAccessIssue]
         for x, y in zip(*kept, strict=True) if number == 0 else ():  # later ones are of other weights
             assert (x - y).norm() < (0.2 if bf16 else 1e-5) * x.norm()
+
+
+def gaussian_learner() -> PPOLearner:
+    network = actor_critic((3,), 2, torch.Generator().manual_seed(0), numbered=False).double()
+    noises = (torch.Generator().manual_seed(seed) for seed in (0, 1))
+    return PPOLearner(network, next(noises), SETTINGS, 0.1, next(noises), distribution=DiagonalGaussian)
+
+
+def test_actions_may_be_vectors() -> None:
+    """One sample, whose value, ratio and gradients of the deviations are computed by hand."""
+    learner = gaussian_learner()
+    obs = torch.randn(1, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    action, log_probability, values = learner.policy.draw(obs)
+    assert (action.shape, log_probability.shape, values.shape) == ((1, 2), (1,), (1,))
+    with torch.no_grad():
+        mean = learner.network(obs)[0][0, :2]
+    z = action[0] - mean  # the deviations are 1 at first
+    assert log_probability.item() == pytest.approx(float(-(z * z).sum() / 2) - math.log(2 * math.pi), abs=1e-12)
+    advantage, target = torch.tensor([2.0], dtype=torch.float64), values + 3.0
+    learner.gradient(learner.group, PolicySamples(obs, action, log_probability, advantage, target))
+    log_std = learner.network.get_parameter("policy.log_std")
+    assert log_std.grad is not None
+    # -(A d log p / d log std) - 0.01 d H / d log std, with d log p / d log std = z^2 - 1
+    torch.testing.assert_close(log_std.grad, -2.0 * (z * z - 1.0) - 0.01)
+
+
+def test_the_reward_of_a_vector_moves_the_mean_there() -> None:
+    learner = gaussian_learner()
+    rng = torch.Generator().manual_seed(5)
+    for _ in range(300):
+        obs = torch.randn(64, 3, generator=rng, dtype=torch.float64)
+        action, log_probability, values = learner.policy.draw(obs)
+        reward = -(action - torch.tensor([0.5, -0.5])).square().sum(1)
+        learner.update(PolicySamples(obs, action, log_probability, reward - values, reward))
+    mean = learner.network(torch.zeros(1, 3, dtype=torch.float64))[0][0, :2]
+    torch.testing.assert_close(mean.detach(), torch.tensor([0.5, -0.5], dtype=torch.float64), rtol=0, atol=0.15)
+
+
+class Says(Local):
+    """Says a mean of its own, as if others had been asked; counts what it is asked to step."""
+
+    def __init__(self, mean: float) -> None:
+        self._mean, self.asked, self.steps = mean, 0, 0
+
+    def mean(self, value: torch.Tensor) -> torch.Tensor:
+        self.asked += 1
+        return torch.full_like(value, self._mean)
+
+    def step(self, group: Group) -> torch.Tensor | None:
+        self.steps += 1
+        return super().step(group)
+
+
+@pytest.mark.parametrize(("mean", "stopped"), [(0.0149, False), (0.0151, True)])
+def test_the_mean_over_all_decides_before_any_gradient(mean: float, stopped: bool) -> None:
+    """1.5 times 0.01 is the bound, of the mean over all, whatever this one's own divergence is."""
+    network = actor_critic((5,), 3, torch.Generator().manual_seed(0)).double()
+    descent, order = Says(mean), torch.Generator()
+    learner = PPOLearner(network, torch.Generator().manual_seed(0), SETTINGS, 0.1, order, descent, target_kl=0.01)
+    before = [weight.detach().clone() for weight in network.parameters()]
+    samples = samples_of(8, learner, moved=0.0 if stopped else 2.0)  # its own opinion is the other one
+    divergence = float(learner.update(samples).scalars["approx_kl"])
+    assert (divergence > 0.015) != stopped
+    assert (learner.stopped, descent.asked, descent.steps) == (stopped, 1, int(not stopped))
+    assert all(weight.grad is None for weight in network.parameters()) == stopped
+    assert all(torch.equal(a, b) for a, b in zip(network.parameters(), before, strict=True)) == stopped
+
+
+def test_nobody_is_asked_without_a_target() -> None:
+    descent = Says(9.0)
+    network = actor_critic((5,), 3, torch.Generator().manual_seed(0)).double()
+    learner = PPOLearner(network, torch.Generator().manual_seed(0), SETTINGS, 0.1, torch.Generator(), descent)
+    learner.update(samples_of(8, learner))
+    assert (learner.stopped, descent.asked, descent.steps) == (False, 0, 1)
+
+
+def test_explained_variance_by_hand() -> None:
+    """Returns 1, 2, 3, 6 and values 1, 1, 4, 6: variances of 3.5 and of 0.5."""
+    target, value = torch.tensor([1.0, 2.0, 3.0, 6.0]), torch.tensor([1.0, 1.0, 4.0, 6.0])
+    samples = PolicySamples(target, target, target, target - value, target)
+    assert Rollout(samples, 4, ()).explained_variance().item() == pytest.approx(1 - 0.5 / 3.5)
+    same = samples._replace(target=torch.ones(4))
+    assert Rollout(same, 4, ()).explained_variance().item() == 0.0

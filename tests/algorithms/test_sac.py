@@ -172,6 +172,24 @@ def test_the_temperature_moves_towards_the_entropy_that_is_aimed_at(target: floa
     assert (learner.log_temperature.exp().item() > 0.5) == rises
 
 
+def test_a_temperature_that_stays_weighs_the_entropy_as_it_is() -> None:
+    """The update of a learnt temperature but for its own step; what is said of it and of the entropy is there, too."""
+    learner, learnt = learner_of(Settings(RATE, temperature=0.2)), learner_of(Settings(RATE, initial_temperature=0.2))
+    assert [group.name for group in learner.groups()] == ["critic", "actor"]
+    scalars, other = (one.update(batch_of(8)).scalars for one in (learner, learnt))
+    assert float(scalars["temperature"]) == pytest.approx(0.2)
+    assert scalars.keys() == other.keys() - {"loss_temperature"}
+    assert all(torch.equal(value, other[name]) for name, value in scalars.items())
+    for a, b in zip(learner.network.parameters(), learnt.network.parameters(), strict=True):
+        assert torch.equal(a, b)
+    learner.update(batch_of(8, 1))
+    assert learner.log_temperature.exp().item() == pytest.approx(0.2)
+    assert learnt.log_temperature.exp().item() != pytest.approx(0.2)
+    again = learner_of(Settings(RATE, temperature=0.2))
+    again.load(learner.state())
+    assert again.state()["optimizers"].keys() == {"critic", "actor"}
+
+
 def test_a_loaded_learner_continues_bit_for_bit() -> None:
     whole, other = (learner_of(double=False) for _ in range(2))
     for number in range(3):

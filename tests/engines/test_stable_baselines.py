@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from fastdqn.algorithms.a2c import A2CLearner, Settings
+from fastdqn.algorithms.distributions import DiagonalGaussian
 from fastdqn.algorithms.ppo import PolicySamples, PPOLearner
 from fastdqn.algorithms.returns import generalised_advantages
 from fastdqn.algorithms.sac import SACLearner
@@ -74,7 +75,8 @@ def theirs_after(model: Any, network: ActorCritic, samples: Any) -> list[Tensor]
 
 
 def weights_in(model: Any) -> list[Tensor]:
-    return [parameter for layer in layers_of(model) for parameter in layer.parameters()]
+    deviations = [model.policy.log_std] if hasattr(model.policy, "log_std") else []  # where actions are vectors
+    return [*deviations, *(parameter for layer in layers_of(model) for parameter in layer.parameters())]
 
 
 def compared(learner: A2CLearner, expected: list[Tensor], before: ActorCritic) -> None:
@@ -111,8 +113,61 @@ def test_ppo_updates_as_stable_baselines_does(clip: float) -> None:
         model, network_of(), types.RolloutBufferSamples(obs, action, values, old, advantage, returns)
     )
     scalars = learner.update(PolicySamples(obs, action, old, advantage, returns)).scalars
-    assert (float(scalars["clipped"]) > 0.2) == (clip == 0.1)
+    assert (float(scalars["clip_fraction"]) > 0.2) == (clip == 0.1)
     compared(learner, expected, network_of())
+
+
+@pytest.mark.parametrize("clip", [0.1, 10.0])
+def test_ppo_updates_as_stable_baselines_does_where_actions_are_vectors(clip: float) -> None:
+    """With deviations that are not 1, and actions beyond the bounds, which enter the densities as they were drawn."""
+
+    def network() -> ActorCritic:
+        made = actor_critic((4,), 3, torch.Generator().manual_seed(0), numbered=False).double()
+        with torch.no_grad():
+            made.get_parameter("policy.log_std").copy_(torch.tensor([-0.5, 0.0, 0.7]))
+        return made
+
+    class Vectors(gymnasium.Env[Any, Any]):
+        observation_space = gymnasium.spaces.Box(-1.0, 1.0, (4,))
+        action_space = gymnasium.spaces.Box(-1.0, 1.0, (3,))
+
+    noises = (torch.Generator().manual_seed(seed) for seed in (0, 1))
+    learner = PPOLearner(network(), next(noises), SETTINGS, clip, next(noises), distribution=DiagonalGaussian)
+    obs, action, log_probability, values, returns = random_batch(learner)
+    assert action.abs().max() > 1.5
+    old = log_probability + 0.3 * torch.randn(BATCH, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    advantage = returns - values
+    sizes = {"n_steps": BATCH, "batch_size": BATCH, "n_epochs": 1}
+    model = sb3.PPO("MlpPolicy", Vectors(), clip_range=clip, **sizes, **COMMON)
+    samples = types.RolloutBufferSamples(obs, action, values, old, advantage, returns)
+    expected = theirs_after(model, network(), samples)
+    scalars = learner.update(PolicySamples(obs, action, old, advantage, returns)).scalars
+    assert (float(scalars["clip_fraction"]) > 0.2) == (clip == 0.1)
+    compared(learner, expected, network())
+    said = model.logger.name_to_value
+    for ours, theirs in {"approx_kl": "approx_kl", "clip_fraction": "clip_fraction", "loss_total": "loss"}.items():
+        assert float(scalars[ours]) == pytest.approx(said[f"train/{theirs}"], abs=1e-7)
+
+
+@pytest.mark.parametrize("slack", [0.9, 1.1])
+def test_ppo_stops_where_stable_baselines_does(slack: float) -> None:
+    """A divergence a little above 1.5 times the target stops both before their step, one a little below neither."""
+    learner = PPOLearner(network_of(), torch.Generator().manual_seed(0), SETTINGS, 0.1, torch.Generator())
+    obs, action, log_probability, values, returns = random_batch(learner)
+    old = log_probability + 0.3 * torch.randn(BATCH, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    batch = PolicySamples(obs, action, old, returns - values, returns)
+    target = slack * float(learner.gradient(learner.group, batch).scalars["approx_kl"]) / 1.5
+    noises = (torch.Generator().manual_seed(seed) for seed in (0, 1))
+    learner = PPOLearner(network_of(), next(noises), SETTINGS, 0.1, next(noises), target_kl=target)
+    sizes = {"n_steps": BATCH, "batch_size": BATCH, "n_epochs": 1, "target_kl": target, "clip_range": 0.1}
+    model = sb3.PPO("MlpPolicy", gymnasium.make("CartPole-v1"), **sizes, **COMMON)
+    samples = types.RolloutBufferSamples(obs, action, values, old, batch.advantage, returns)
+    expected = theirs_after(model, network_of(), samples)
+    learner.update(batch)
+    assert learner.stopped == (slack < 1.0)
+    for ours, theirs, first in zip(learner.network.parameters(), expected, network_of().parameters(), strict=True):
+        torch.testing.assert_close(ours.detach(), theirs, rtol=0, atol=1e-9)
+        assert torch.equal(theirs, first) == learner.stopped
 
 
 def test_a2c_updates_as_stable_baselines_does() -> None:

@@ -74,6 +74,23 @@ def test_the_bounds_of_pendulum_are_reached() -> None:
         assert toy.last_u == pytest.approx(torque)
 
 
+def test_an_agent_that_takes_either_gets_what_the_environment_has() -> None:
+    """Vectors are scaled and clipped here, numbers are passed on."""
+    env = build_env(game_of("Pendulum-v1"), continuous=None)
+    env.reset(seed=0)
+    for action, torque in ((1.0, 2.0), (-7.0, -2.0)):
+        env.step(np.array([action], FLOAT))
+        assert bare(env).last_u == pytest.approx(torque)
+    cart, _ = build_games(game_of("CartPole-v1"), VectorOptions(num_envs=2), SEED, continuous=None)
+    pendulum, _ = build_games(game_of("Pendulum-v1"), VectorOptions(num_envs=2), SEED, continuous=None)
+    assert (cart.numbered, cart.num_actions, pendulum.numbered, pendulum.num_actions) == (True, 2, False, 1)
+    with (
+        registered(Ears=(Ears, {"actions": Box(-np.inf, np.inf, (1,), FLOAT)})),
+        pytest.raises(UserError, match="without finite bounds"),
+    ):
+        build_env(game_of("Ears-v0"), continuous=None)
+
+
 def test_a_reset_is_a_row_that_is_no_transition_and_truncation_is_no_termination() -> None:
     with registered(Ears=Ears):
         envs = many("Ears-v0", 2)

@@ -11,6 +11,9 @@ import pytest
 import safetensors.numpy
 
 from fastdqn import process
+from fastdqn.cli.evaluate import Evaluate
+from fastdqn.cli.evaluate import evaluate as evaluate_runs
+from tests.helpers.control import Reach, registered
 from tests.helpers.resuming import resume
 from tests.helpers.scripts import CREWS, fastdqn_says, records, summary, train
 
@@ -109,6 +112,31 @@ def test_41_repeats_and_resumes_bit_for_bit(tmp_path: Path) -> None:
     assert summary(whole)["samples"] == 2 * summary(whole)["env_steps"]
     done = fastdqn_says("evaluate", str(half), "--episodes", "2")
     assert "2 games, " in done.stdout, done.stderr
+
+
+def test_41_learns_vectors_and_resumes_bit_for_bit(tmp_path: Path) -> None:
+    """Actions are clipped to the bounds for the environment alone; what looks at runs knows such an agent."""
+    words = ("--game", "Reach-v0", "--num-envs", "2", "--rollout-steps", "8", "--batch-size", "7", "--epochs", "2")
+    words = (*words, "--threads", "1", "--learning-rate-decay", "300", "--checkpoint-minutes", "None")
+    with registered(Reach=(Reach, {"high": 3.0})):
+        whole = train("41_ppo_ranks", tmp_path / "whole", *words, "--max-env-steps", "300")
+        half = train("41_ppo_ranks", tmp_path / "half", *words, "--max-env-steps", "150")
+        assert "the games continue where they were" in resume("41_ppo_ranks", half, "--max-env-steps", "300")
+        assert evaluate_runs(Evaluate(runs=(half,), episodes=2)) == 0
+    assert learnt(whole) == learnt(half)
+    assert weights_of(whole)["policy.log_std"].shape == (1,)
+    assert {"approx_kl", "clip_fraction", "explained_variance"} <= set(learnt(whole)[2])
+
+
+def test_a_target_of_the_divergence_ends_the_epochs_of_a_rollout(tmp_path: Path) -> None:
+    """In 41 and in 33 alike, at the same batches; without it all are learnt from."""
+    words = (*CART, "--rollout-steps", "16", "--batch-size", "16", "--epochs", "20", "--max-env-steps", "200")
+    bound = (*words, "--target-kl", "1e-4", "--learning-rate-decay", "200")
+    first = train("41_ppo_ranks", tmp_path / "a", *bound)
+    beside = train("33_trainer_thread", tmp_path / "b", "--algorithm", "ppo", "--no-trainer-thread", *bound)
+    assert learnt(first)[0] == learnt(beside)[0]
+    whole = summary(train("41_ppo_ranks", tmp_path / "c", *words))["updates"]
+    assert 5 <= summary(first)["updates"] == summary(beside)["updates"] < whole / 4
 
 
 def test_41_runs_on_atari(tmp_path: Path) -> None:

@@ -35,6 +35,32 @@ def test_ppo_has_settings_of_its_own_on_pong_and_the_papers_elsewhere() -> None:
         parse("20_a2c", "--frame-scale", "0")
 
 
+def test_ppo_has_rl_baselines3_zoos_settings_where_actions_are_vectors() -> None:
+    car, walker = (parse("41_ppo_ranks", "--game", name) for name in ("MountainCarContinuous-v0", "BipedalWalker-v3"))
+    assert (car.ppo.learning_rate, car.ppo.gamma, car.ppo.rollout_steps, car.ppo.value_weight) == (
+        7.77e-5,
+        0.9999,
+        8,
+        0.19,
+    )
+    assert (car.ppo.max_norm, car.ppo.entropy_weight, car.run.stop_score, car.vector.num_envs) == (
+        5.0,
+        0.00429,
+        90.0,
+        1,
+    )
+    assert (walker.ppo.rollout_steps, walker.ppo.batch_size, walker.ppo.clip, walker.ppo.gamma) == (
+        2048,
+        64,
+        0.18,
+        0.999,
+    )
+    assert (walker.vector.num_envs, walker.run.stop_score, walker.ppo.target_kl) == (32, 300.0, None)
+    with pytest.raises(UserError, match=r"^--target-kl must be more than 0"):
+        parse("41_ppo_ranks", "--target-kl", "0")
+    assert "up to a divergence of 1.5 x 0.01" in parse("41_ppo_ranks", "--target-kl", "0.01").ppo.describe()
+
+
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_games_have_their_own(script: str) -> None:
     breakout = parse(script, "--game", "breakout")

@@ -13,7 +13,7 @@ SCRIPT = "31_sac"
 
 def test_defaults_are_the_papers() -> None:
     """Haarnoja et al. 2018b, table 1; the first updates as in Stable-Baselines3."""
-    options = parse(SCRIPT, "--game", "MountainCarContinuous-v0")
+    options = parse(SCRIPT, "--game", "LunarLanderContinuous-v3")
     sac = options.sac
     assert (sac.learning_rate, sac.gamma, sac.batch_size, sac.replay_size) == (3e-4, 0.99, 256, 1_000_000)
     assert (sac.target_average, sac.target_entropy, sac.steps_per_update) == (0.005, None, 1)
@@ -26,6 +26,10 @@ def test_ids_have_their_own() -> None:
     pendulum = parse(SCRIPT)
     assert (pendulum.game.name, pendulum.run.stop_score, pendulum.sac.learning_rate) == ("Pendulum-v1", -200.0, 1e-3)
     assert parse(SCRIPT, "--game", "pendulum-V1").sac.learning_rate == 1e-3
+    car = parse(SCRIPT, "--game", "MountainCarContinuous-v0")
+    assert (car.sac.temperature, car.sac.batch_size, car.sac.gamma, car.run.max_env_steps) == (0.1, 512, 0.9999, 50_000)
+    walker = parse(SCRIPT, "--game", "BipedalWalker-v3")
+    assert (walker.sac.learning_rate, walker.sac.target_average, walker.sac.temperature) == (7.3e-4, 0.02, None)
     assert parse(SCRIPT, "--learning-rate", "3e-4").sac.learning_rate == 3e-4
     humanoid = parse(SCRIPT, "--game", "Humanoid-v5")
     assert (humanoid.sac.replay_initial, humanoid.run.max_env_steps, humanoid.sac.learning_rate) == (
@@ -41,7 +45,7 @@ def test_ids_have_their_own() -> None:
     [
         *("--batch-size 0", "--learning-rate 0", "--gamma 1.5", "--target-average 0", "--target-average 2"),
         *("--steps-per-update 0", "--replay-initial 0", "--replay-size 0", "--initial-temperature 0", "--num-envs 0"),
-        *("--target-entropy nan", "--adam-epsilon -1", "--replay-initial 200 --replay-size 100"),
+        *("--target-entropy nan", "--temperature 0", "--adam-epsilon -1", "--replay-initial 200 --replay-size 100"),
         *("--max-env-steps 100", "--game pong", "--game Pendulum-v7", "--game a.b:C", "--epsilon-final 0.1"),
         *("--protocol nature", "--buffer-size 100", "--max-env-steps 104 --steps-per-update 8"),
     ],

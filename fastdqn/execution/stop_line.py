@@ -1,0 +1,227 @@
+"""A line from whoever has asked an engine to run ranks to each of them: it asks them to stop, and hears what they print
+and how they end.
+
+An engine such as Ray or Spark has no word for "stop, but save first": it kills. So each rank has a connection to the
+process that asked for it. A signal there is passed on as a signal that the rank has received, and a connection that
+ends is one, too: nobody is left to wait for the rank. What ranks print comes by the same way, as they print it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import io
+import json
+import os
+import secrets
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from fastdqn import process
+from fastdqn.errors import RunError
+
+POLL_SECONDS = 0.2
+"""Of waiting, after which whoever waits looks around."""
+STOP_SECONDS = 10.0
+"""That ranks have to end by themselves after a signal, once they have heard of it."""
+_LOOPBACK = "127.0.0.1"
+
+
+class StopLine:
+    """The end of the lines where somebody waits for the ranks, as a context manager.
+
+    Args:
+        address: at which ranks can reach this process; by default from this machine alone.
+    """
+
+    def __init__(self, address: str = _LOOPBACK) -> None:
+        self.codes: dict[int, int] = {}
+        """Exit codes of the ranks that have ended."""
+        self._address = address
+        self._token = secrets.token_hex(16)
+        self._lines: list[socket.socket] = []
+        self._said = 0  # the signal that ranks were told of
+        self._lock = threading.Lock()
+        self._server = socket.create_server(("" if address != _LOOPBACK else address, 0))
+        self._port = int(self._server.getsockname()[1])
+
+    def __enter__(self) -> StopLine:
+        threading.Thread(target=self._accept, name="fastdqn-stop-line", daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._lock:
+            lines, self._lines = self._lines, []
+        for one in (self._server, *lines):
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)  # whoever reads from it hears of the end
+            one.close()
+
+    def reached_by(self, member: Callable[[], int], together: bool) -> Reached:
+        """Return what runs `member` with a line to here.
+
+        Args:
+            member: runs a rank; can be pickled.
+            together: whether all ranks are on one machine, whatever the engine says of that.
+        """
+        return Reached(member, self._address, self._port, self._token, together)
+
+    def wait(self, job: Callable[[], None], engine: str) -> None:
+        """Let the engine do its job in a thread of its own, and pass signals on; returns when it is over.
+
+        The thread, and all processes that it starts, are deaf to SIGINT: a terminal sends it to all of them.
+
+        Raises:
+            RunError: it was asked to stop, and is not over after some seconds.
+            BaseException: whatever `job` raises.
+        """
+        errors: list[BaseException] = []
+
+        def work() -> None:
+            if hasattr(signal, "pthread_sigmask"):
+                signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            try:
+                job()
+            except BaseException as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=work, name=f"fastdqn-{engine.lower()}", daemon=True)
+        with process.running():
+            thread.start()
+            end = None
+            while thread.is_alive():
+                thread.join(POLL_SECONDS)
+                if process.stop_signal() and end is None:
+                    self.stop(process.stop_signal())
+                    end = time.monotonic() + STOP_SECONDS
+                if end is not None and thread.is_alive() and time.monotonic() > end and not self._any():
+                    raise RunError(f"{engine} has not ended its job within {STOP_SECONDS:g} seconds.")
+        if errors:
+            raise errors[0]
+
+    def stop(self, number: int) -> None:
+        """Let all ranks, and those that are still to come, stop as if they had received this signal."""
+        with self._lock:
+            self._said = number
+            lines = list(self._lines)
+        for line in lines:
+            self._tell(line)
+
+    def _any(self) -> bool:
+        """Tell whether any rank is still there: it may be saving."""
+        with self._lock:
+            return bool(self._lines)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                line, _ = self._server.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._listen, args=(line,), name="fastdqn-stop-line", daemon=True).start()
+
+    def _listen(self, line: socket.socket) -> None:
+        with contextlib.suppress(OSError, ValueError, UnicodeDecodeError), line, line.makefile("rb") as words:
+            token = words.readline(200).strip()
+            if not hmac.compare_digest(token, self._token.encode()):
+                return
+            with self._lock:
+                self._lines.append(line)
+            if self._said:
+                self._tell(line)
+            try:
+                for message in words:
+                    self._hear(json.loads(message))
+            finally:
+                with self._lock:
+                    if line in self._lines:
+                        self._lines.remove(line)
+
+    def _hear(self, message: dict[str, Any]) -> None:
+        if "code" in message:
+            self.codes[int(message["rank"])] = int(message["code"])
+            return
+        stream = sys.stderr if message["error"] else sys.stdout
+        with contextlib.suppress(OSError, ValueError):  # nobody may read it any more
+            stream.write(str(message["text"]))
+            stream.flush()
+
+    def _tell(self, line: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            line.sendall(bytes([self._said]))
+
+
+@dataclass(frozen=True)
+class Reached:
+    """A member with a line to whoever waits for it; can be pickled if the member can."""
+
+    member: Callable[[], int]
+    address: str
+    port: int
+    token: str
+    together: bool
+
+    def __call__(self) -> int:
+        """Run this rank to its end; return its exit code.
+
+        Raises:
+            RunError: nobody waits for it any more.
+        """
+        if self.together:  # an engine that knows of no machines counts one rank on each
+            os.environ["LOCAL_RANK"], os.environ["LOCAL_WORLD_SIZE"] = os.environ["RANK"], os.environ["WORLD_SIZE"]
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback())
+        try:
+            line = socket.create_connection((self.address, self.port), timeout=30.0)
+        except OSError as error:
+            raise RunError(f"Whoever started this rank cannot be reached at {self.address}: {error}.") from error
+        with line:
+            line.settimeout(None)
+            line.sendall(self.token.encode() + b"\n")
+            threading.Thread(target=_hear, args=(line,), name="fastdqn-stop-line", daemon=True).start()
+            lock = threading.Lock()
+            with (
+                contextlib.redirect_stdout(_Sent(line, lock, error=False)),
+                contextlib.redirect_stderr(_Sent(line, lock, error=True)),
+            ):
+                code = self.member()
+            with contextlib.suppress(OSError):
+                line.sendall(json.dumps({"rank": int(os.environ["RANK"]), "code": code}).encode() + b"\n")
+                line.shutdown(socket.SHUT_RDWR)
+        return code
+
+
+class _Sent(io.TextIOBase):
+    """Text that is printed at the other end of a line."""
+
+    def __init__(self, line: socket.socket, lock: threading.Lock, error: bool) -> None:
+        self._line, self._lock, self._error = line, lock, error
+
+    encoding = "utf-8"  # pyright: ignore[reportAssignmentType, reportIncompatibleVariableOverride]
+
+    def write(self, text: str, /) -> int:
+        message = json.dumps({"text": text, "error": self._error}).encode() + b"\n"
+        with contextlib.suppress(OSError), self._lock:
+            self._line.sendall(message)
+        return len(text)
+
+
+def loopback() -> str:
+    """Return the name of the network interface that leads nowhere but here."""
+    return next((name for _, name in socket.if_nameindex() if name in ("lo", "lo0")), "lo")
+
+
+def _hear(line: socket.socket) -> None:
+    """Take a signal's number as that signal, and the end of the line as SIGTERM."""
+    said = b""
+    with contextlib.suppress(OSError):
+        said = line.recv(1)
+    process.stop_with(said[0] if said else int(signal.SIGTERM))

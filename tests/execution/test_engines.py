@@ -1,0 +1,171 @@
+"""What needs no engine: sentences where one is missing, and the line to each rank, signals and codes included."""
+
+from __future__ import annotations
+
+import importlib.util
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fastdqn import process
+from fastdqn.errors import RunError, UserError
+from fastdqn.execution import engines
+from fastdqn.execution.stop_line import StopLine
+from tests.helpers.scripts import parse
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rank here is a thread of this process, which hears of the signals that it is told of."""
+    monkeypatch.setattr(process, "_first", 0)
+    monkeypatch.setenv("RANK", "3")
+
+
+def never() -> int:
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("missing", "start", "said"),
+    [
+        (
+            "ray",
+            lambda: engines.on_ray(never, 2),
+            r'--engine ray needs Ray, and ray is .* pip install "fastdqn\[ray\]"',
+        ),
+        ("pyspark", lambda: engines.on_spark(never, 2, local=True), r"--engine spark needs Spark, and pyspark is not"),
+        (
+            "pyarrow",
+            lambda: engines.on_spark(never, 2, local=False),
+            r'--engine spark needs Spark, and pyarrow is .* pip install "fastdqn\[spark\]"',
+        ),
+    ],
+)
+def test_a_missing_package_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, missing: str, start: Callable[[], int], said: str
+) -> None:
+    def found(name: str) -> Any:
+        return None if name == missing else object()
+
+    monkeypatch.setattr(importlib.util, "find_spec", found)
+    with pytest.raises(UserError, match=rf"^{said}.*\.$") as caught:
+        start()
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("version", "said"), [(None, "is not there"), ("11.0.2", "is 11"), ("1.8.0_292", "is 1")])
+def test_a_missing_or_old_java_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str | None, said: str
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    if version is not None:
+        (tmp_path / "bin").mkdir()
+        java = tmp_path / "bin" / "java"
+        java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n", encoding="utf-8")
+        java.chmod(0o755)
+    with pytest.raises(UserError, match=rf"^Spark needs Java 17 or newer, and .*java {said}; .*JAVA_HOME.*\.$"):
+        engines.on_spark(never, 2, local=True)
+
+
+def test_an_address_is_that_of_a_cluster() -> None:
+    words = ("--processes", "2", "--engine", "ray", "--engine-address", "head:6379")
+    assert parse("41_ppo_ranks", *words).ranks.engine_address == "head:6379"
+    with pytest.raises(UserError, match=r"^--engine-address goes with"):
+        parse("41_ppo_ranks", "--engine", "spark-local", "--engine-address", "spark://head:7077")
+
+
+def started(line: StopLine, member: Callable[[], int]) -> threading.Thread:
+    """Return a thread that runs `member` as a rank would."""
+    thread = threading.Thread(target=line.reached_by(member, together=False), daemon=True)
+    thread.start()
+    return thread
+
+
+def test_codes_and_words_come_back(capfd: pytest.CaptureFixture[str]) -> None:
+    def member() -> int:
+        print("a word, and ünïcödé")
+        return 7
+
+    with StopLine() as line:
+        started(line, member).join(10)
+        wait_until(lambda: line.codes == {3: 7})
+    assert "a word, and ünïcödé\n" in capfd.readouterr().out
+
+
+def test_a_signal_reaches_ranks_that_are_there_and_those_that_come_later() -> None:
+    heard: list[int] = []
+
+    def member() -> int:
+        wait_until(lambda: process.stop_signal() != 0)
+        heard.append(process.stop_signal())
+        return process.exit_code()
+
+    with StopLine() as line:
+        first = started(line, member)
+        wait_until(lambda: bool(line._lines))
+        line.stop(signal.SIGINT)
+        first.join(10)
+        process._first = 0
+        started(line, member).join(10)
+        wait_until(lambda: line.codes == {3: 130})
+    assert heard == [signal.SIGINT] * 2
+
+
+def test_a_rank_that_nobody_waits_for_stops() -> None:
+    def member() -> int:
+        wait_until(lambda: process.stop_signal() != 0)
+        return 0
+
+    with StopLine() as line:
+        rank = started(line, member)
+        wait_until(lambda: bool(line._lines))
+        late = line.reached_by(never, together=False)
+    rank.join(10)
+    assert not rank.is_alive()
+    assert process.stop_signal() == signal.SIGTERM
+    with pytest.raises(RunError, match=r"^Whoever started this rank cannot be reached at 127.0.0.1: "):
+        late()
+
+
+def test_strangers_are_not_listened_to() -> None:
+    with StopLine() as line:
+        stranger = socket.create_connection(("127.0.0.1", line._port))
+        stranger.sendall(b"not the token\n" + b'{"rank": 0, "code": 5}\n')
+        assert stranger.recv(1) == b""  # hung up
+        assert line.codes == {}
+        assert line._lines == []
+
+
+def test_what_an_engine_raises_is_raised_here_and_one_that_hangs_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails() -> None:
+        raise ValueError("the toy engine broke")
+
+    with StopLine() as line, pytest.raises(ValueError, match="toy engine"):
+        line.wait(fails, "Toy")
+    monkeypatch.setattr("fastdqn.execution.stop_line.STOP_SECONDS", 0.3)
+    over = threading.Event()
+
+    def asked() -> None:
+        time.sleep(0.1)
+        process.stop_with(signal.SIGINT)
+
+    threading.Thread(target=asked, daemon=True).start()
+    began = time.monotonic()
+    with StopLine() as line, pytest.raises(RunError, match=r"^Toy has not ended its job within 0.3 seconds"):
+        line.wait(lambda: bool(over.wait(20)) and None, "Toy")
+    assert time.monotonic() - began < 5
+    over.set()
+
+
+def wait_until(true: Callable[[], bool], seconds: float = 10.0) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.01)
