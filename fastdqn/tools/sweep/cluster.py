@@ -24,6 +24,7 @@ from fastdqn.tools.sweep.jobs import Job, Outcome, run_job
 STOP_SECONDS = 150
 """For which runs that are asked to stop may write their checkpoints."""
 _LOOK_SECONDS = 0.5
+_ANSWER_SECONDS = 60.0
 
 
 class RayWorkers:
@@ -45,7 +46,7 @@ class RayWorkers:
         except ImportError as error:
             raise UserError("--engine ray needs Ray, which is not installed: pip install 'fastdqn[ray]'.") from error
         count = None if at_once is None else at_once * cores
-        own = {"num_cpus": count, "include_dashboard": False}
+        own = {"address": "local", "num_cpus": count, "include_dashboard": False}  # not one that happens to be here
         where: dict[str, Any] = own if address is None else {"address": address}
         try:
             with _handlers_kept():
@@ -129,17 +130,21 @@ def _handlers_kept() -> Generator[None]:
 
 def _run(job: Job, cores: int, stop: Any) -> Outcome:
     """Run a job on the machine that Ray has chosen."""
-    ray: Any = importlib.import_module("ray")
-    asked, looked = False, 0.0
+    answer: Future[bool] = (
+        stop.asked.remote().future()
+    )  # not ray.get: whoever waits in it gives its cores to another run
+    looked = time.monotonic()
+    if answer.result(_ANSWER_SECONDS):  # it has waited for its turn until now
+        return Outcome(job.task.name, 128 + signal.SIGTERM, "stopped before it began", None)
 
     def stopping() -> bool:
-        nonlocal asked, looked
-        if not asked and time.monotonic() - looked > _LOOK_SECONDS:
-            looked, asked = time.monotonic(), bool(ray.get(stop.asked.remote()))
-        return asked
+        nonlocal answer, looked
+        if not answer.done() or answer.result():
+            return answer.done()
+        if time.monotonic() - looked > _LOOK_SECONDS:
+            looked, answer = time.monotonic(), stop.asked.remote().future()
+        return False
 
-    if stopping():  # it has waited for its turn until now
-        return Outcome(job.task.name, 128 + signal.SIGTERM, "stopped before it began", None)
     if not Path(job.path).is_file():
         return Outcome(job.task.name, 1, f"there is no script {job.path} on this machine", None)
     return run_job(job, cores, stopping)
