@@ -41,6 +41,7 @@ LADDER = (
     Rung("09_cuda_graph", "vector", "fast"),
     Rung("10_rainbow", "vector", "fast"),
     Rung("11_pong_in_seconds", "vector", "fast"),
+    Rung("12_atari_100k", "vector", "fast"),
     Rung("20_a2c", "vector", "a2c"),
     Rung("21_a3c_data", "vector", "a2c"),
     Rung("22_a3c_grad", "vector", "a2c"),

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from fastdqn.algorithms.augmentation import Augmentation
 from fastdqn.algorithms.diagnostics import Diagnostics
 from fastdqn.algorithms.dqn import DQNLearner, Settings
 from fastdqn.algorithms.exploration import EpsilonGreedy, Player, VectorEpsilonGreedy, actions_for, epsilon_at
@@ -206,7 +207,12 @@ def build_learner(
         *(dqn.max_norm, bootstrap),
     )
     noise = torch.Generator(device).manual_seed(as_int(seeds.noise))
-    return DQNLearner(network().to(device), network, settings, form, _objective_of(dqn, parts, device), noise, descent)
+    augmentation = None
+    if update is not None and (update.random_shift or update.random_intensity):
+        augmentation = Augmentation(update.random_shift, update.random_intensity)
+    objective = _objective_of(dqn, parts, device)
+    online = network().to(device)
+    return DQNLearner(online, network, settings, form, objective, noise, descent, augmentation)
 
 
 def build_list_replay(seeds: Seeds, dqn: DQNOptions) -> TransitionList:

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from fastdqn.algorithms.augmentation import Augmentation
 from fastdqn.algorithms.descent import Local, build_adam, build_rmsprop, load_optimizer, set_learning_rate
 from fastdqn.algorithms.form import PLAIN, Form
 from fastdqn.algorithms.losses import weighted_mean
@@ -58,6 +59,7 @@ class DQNLearner(NothingUnfinished):
             the 2017 post.
         noise: random numbers of noisy layers, on the network's device.
         descent: what becomes of gradients; by default they are stepped here.
+        augmentation: of the observations of an update, drawn with `noise`; by default none.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class DQNLearner(NothingUnfinished):
         objective: Objective | None = None,
         noise: torch.Generator | None = None,
         descent: Descent | None = None,
+        augmentation: Augmentation | None = None,
     ) -> None:
         self.network = network
         self.form = form
@@ -79,6 +82,7 @@ class DQNLearner(NothingUnfinished):
         if form.channels_last:
             use_channels_last(self.network)
             use_channels_last(self.target)
+        self._augmentation = augmentation
         self._build_network = build_network
         self._settings = settings
         self._online = [parameter.detach() for parameter in self.network.parameters()]
@@ -156,7 +160,7 @@ class DQNLearner(NothingUnfinished):
         following = self._following(batch) if self._settings.bootstrap else None
         self.draw_noise()
         with self._arithmetic():
-            output_tm1 = self.computing(batch.obs)
+            output_tm1 = self.computing(self._augmented(batch.obs))
         output_t, selector_t = following or (output_tm1.detach(), output_tm1.detach())
         errors = self.objective.errors(output_tm1, batch, output_t, selector_t)
         loss = weighted_mean(errors.loss, batch.weight)
@@ -209,6 +213,7 @@ class DQNLearner(NothingUnfinished):
             self.form,
             self.objective,
             noise,
+            augmentation=self._augmentation,
         )
         share_weights(other.network, self.network)
         share_weights(other.target, self.target)
@@ -244,14 +249,22 @@ class DQNLearner(NothingUnfinished):
         draw_noise(self._noisy_target, self.noise)
         # A region of its own: in one, PyTorch before 2.11 reuses the selector's bf16 weights, which carry no gradient.
         with torch.no_grad(), self._arithmetic():
-            next_obs = batch.next_obs
-            if self._shared is not None:
+            next_obs = self._augmented(batch.next_obs)
+            if self._shared is not None and not next_obs.is_floating_point():
                 next_obs = self._shared.pixels(next_obs)
             output_t = selector_t = self._target(next_obs)
             if self._selector is not None:
                 self.draw_noise()
                 selector_t = self._selector(next_obs)
         return output_t, selector_t
+
+    def _augmented(self, obs: Tensor) -> Tensor:
+        """Return what enters the networks of uint8 (B, C, H, W): the same, or augmented and as numbers."""
+        if self._augmentation is None:
+            return obs
+        factors = self._augmentation.factors(len(obs), self.noise)
+        pixels = torsos(self.computing)[0].pixels(self._augmentation.shifted(obs, self.noise))
+        return pixels if factors is None else pixels.mul_(factors)
 
     def _keep_up(self) -> None:
         """Let lowered weights be those of now, whoever has written to the full ones."""

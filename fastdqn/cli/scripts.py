@@ -163,7 +163,8 @@ def _defaults(options_type: type[OptionsT], words: Sequence[str], game: str, dev
         if world.isdecimal() and int(world) > 0:  # the parser refuses others
             defaults = changed(defaults, published_changes(rom, int(world), bool(had.continuous)))
     chosen = groups_of(defaults)
-    if chosen.parts is not None and _flag("noisy", words, chosen.parts.noisy):
+    explores = chosen.dqn is not None and AGENTS[chosen.dqn.agent].explores
+    if chosen.parts is not None and not explores and _flag("noisy", words, chosen.parts.noisy):
         defaults = changed(defaults, NO_EPSILON)
     if chosen.freeze is not None and chosen.dqn is not None:
         defaults = changed(defaults, record_changes(chosen.dqn.agent, _trains_on_cuda(words, had.run)))

@@ -96,8 +96,13 @@ class QNetwork(nn.Module):
         self.torso = Torso(channels, height, width, frame_scale, center_frames, size)
         features = self.torso.features
 
+        last = LastLayer if parts.noise is None else partial(_linear, parts=parts)
+        shares = size.shared and parts.dueling
+        self.hidden = nn.Sequential(_linear(features, size.hidden, parts), nn.ReLU()) if shares else nn.Identity()
+
         def stream(outputs: int) -> Stream:
-            last = LastLayer if parts.noise is None else partial(_linear, parts=parts)
+            if shares:
+                return Stream(last(size.hidden, outputs))
             return Stream(_linear(features, size.hidden, parts), nn.ReLU(), last(size.hidden, outputs))
 
         self.head = (
@@ -107,7 +112,7 @@ class QNetwork(nn.Module):
         draw_first_weights(self, generator)
 
     def forward(self, obs: Tensor) -> Tensor:
-        values = self.head(self.torso(obs))
+        values = self.head(self.hidden(self.torso(obs)))
         return values if self._shape is None else values.unflatten(1, self._shape)
 
 

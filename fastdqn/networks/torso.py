@@ -18,6 +18,8 @@ class Size(NamedTuple):
     convs: tuple[tuple[int, int, int], ...]  # (filters, kernel, stride) of each convolution
     hidden: int  # rectified units between features and values
     least: int  # side of the smallest frame that it can take
+    padded: bool = False  # with zeros, so that a convolution leaves 1/stride of each side, rounded up
+    shared: bool = False  # whether value and advantage have one hidden layer instead of one each
 
 
 NATURE = Size("Nature", ((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512, 36)
@@ -26,7 +28,9 @@ NARROW = Size("narrow", ((16, 8, 4), (32, 4, 2), (32, 3, 1)), 256, 36)
 """Nature's with half as many filters and hidden units: a third of its arithmetic."""
 DATA_EFFICIENT = Size("DER", ((32, 5, 5), (64, 5, 5)), 256, 36)
 """Data-efficient Rainbow's (van Hasselt et al. 2019, appendix), a sixth of Nature's arithmetic."""
-SIZES = {size.name.lower(): size for size in (NATURE, NARROW, DATA_EFFICIENT)}
+DOPAMINE = Size("Dopamine", NATURE.convs, 512, 36, padded=True, shared=True)
+"""google/dopamine's FullRainbowNetwork (Agarwal et al. 2021): Nature's with zeros around, which keep more places."""
+SIZES = {size.name.lower(): size for size in (NATURE, NARROW, DATA_EFFICIENT, DOPAMINE)}
 
 
 class Convolution(nn.Conv2d):
@@ -65,6 +69,14 @@ class _SteadyConvolution(torch.autograd.Function):
         return of_input, of_weight, grad.sum((0, 2, 3))
 
 
+def _padding(side: int, kernel: int, stride: int) -> tuple[int, int]:
+    """Return the zeros before and behind a side so that a convolution leaves 1/stride of it, rounded up; TensorFlow's
+    "SAME" puts the odd one behind.
+    """
+    total = max(0, (-(-side // stride) - 1) * stride + kernel - side)
+    return total // 2, total - total // 2
+
+
 def _by_channel(planes: Tensor) -> Tensor:
     """Return (C, B, H, W) of (B, C, H, W), with the second last in memory."""
     return planes.transpose(0, 1).contiguous(memory_format=torch.channels_last)
@@ -97,6 +109,11 @@ class Torso(nn.Module):
             raise UserError(f"the {size.name} network needs frames of at least {size.least}x{size.least} pixels")
         layers: list[nn.Module] = []
         for filters, kernel, stride in size.convs:
+            if size.padded:
+                left, right = _padding(width, kernel, stride)
+                top, bottom = _padding(height, kernel, stride)
+                layers.append(nn.ZeroPad2d((left, right, top, bottom)))
+                height, width = height + top + bottom, width + left + right
             layers += [Convolution(in_channels, filters, kernel, stride), nn.ReLU(inplace=True)]
             height, width = (height - kernel) // stride + 1, (width - kernel) // stride + 1
             in_channels = filters

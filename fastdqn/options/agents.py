@@ -24,6 +24,7 @@ class Agent:
     settings: Changes  # those of groups that a script does not have are left out
     parts: Changes  # Rainbow's parts that are on, instead of which a variant may be named
     needs: str | None = None  # the group without which a script cannot have the agent
+    explores: bool = False  # by its epsilon, beside its noise
     stops: bool = False  # at the stop score of the game's preset
 
 
@@ -168,6 +169,63 @@ AGENTS: Mapping[AgentName, Agent] = {
             "dqn": {"double": True},
             "parts": {"dueling": True, "noisy": True, "prioritized": True, "distributional": True},
         },
+        needs="parts",
+    ),
+    "der-2021": Agent(
+        "Agarwal et al. 2021: google/dopamine, dopamine/labs/atari_100k/configs/DER.gin, whose epsilon stays 0.01 "
+        "beside the noise (full_rainbow_agent.py: identity_epsilon)",
+        {
+            "run": _RUN_100K,
+            "dqn": {
+                **_DQN_100K,
+                "n_step": 10,
+                "target_sync": 2_000,
+                "epsilon_start": 0.01,
+                "epsilon_final": 0.01,
+            },
+            "pace": {"steps": 1},
+            "vector": {"num_envs": 1},
+            "agent": {"network": "dopamine"},
+            "parts": {
+                **_ATOMS,
+                "noise": "factorised",
+                "noisy_sigma": 0.1,
+                "priority_exponent": 0.5,
+                "priority_floor": 1e-10,
+                "importance_exponent": 0.5,
+                "importance_final": 0.5,
+                "importance_decay": None,
+            },
+        },
+        {
+            "dqn": {"double": True},
+            "parts": {"dueling": True, "noisy": True, "prioritized": True, "distributional": True},
+        },
+        needs="parts",
+        explores=True,
+    ),
+    "drq-eps": Agent(
+        "Kostrikov et al. 2020 as Agarwal et al. 2021 repeat it, DrQ(epsilon): google/dopamine, "
+        "dopamine/labs/atari_100k/configs/DrQ_eps.gin and atari_100k_rainbow_agent.py",
+        {
+            "run": _RUN_100K,
+            "dqn": {
+                **_DQN_100K,
+                "n_step": 10,
+                "target_sync": 1,
+                "loss": "clipped",
+                "epsilon_start": 1.0,
+                "epsilon_final": 0.01,
+                "epsilon_decay": 5_051,  # 0.99 in 5,000 env steps
+                "epsilon_delay": 1_600,
+            },
+            "pace": {"steps": 1},
+            "vector": {"num_envs": 1},
+            "agent": {"network": "dopamine"},
+            "update": {"random_shift": 4, "random_intensity": 0.05},
+            "parts": {"importance_decay": None},
+        },
+        {"dqn": {"double": True}, "parts": {"dueling": True}},
         needs="parts",
     ),
     "pong-fast": Agent(

@@ -8,8 +8,10 @@ from typing import Literal
 from fastdqn.errors import UserError
 from fastdqn.options.fields import above_zero, at_least, beside, between
 
-NetworkName = Literal["nature", "narrow", "der"]
-AgentName = Literal["post2017", "nature", "rainbow", "dopamine-dqn", "dopamine-rainbow", "der", "pong-fast"]
+NetworkName = Literal["nature", "narrow", "der", "dopamine"]
+AgentName = Literal[
+    "post2017", "nature", "rainbow", "dopamine-dqn", "dopamine-rainbow", "der", "der-2021", "drq-eps", "pong-fast"
+]
 """The keys of fastdqn/options/agents.py, which says what each stands for."""
 
 
@@ -143,6 +145,12 @@ class UpdateOptions:
     (LeCun et al. 1998, "Efficient BackProp", 4.3: inputs near zero learn faster)."""
     frame_scale: float = 255.0
     """Pixels are divided by this before they enter the network."""
+    random_shift: int = 0
+    """Pixels by which the frames of an update are padded on each side, by copies of their edges, and then cropped at
+    random (Kostrikov et al. 2020: 4)."""
+    random_intensity: float = 0.0
+    """How much the brightness of the observations of an update varies: 1 plus this times a normal number between -2
+    and 2 (Schwarzer et al. 2020: 0.05)."""
     final_learning_rate: float | None = None
     """Step size of the optimiser at the end of --learning-rate-decay; by default it stays as it is."""
     learning_rate_decay: int = 250_000
@@ -152,6 +160,8 @@ class UpdateOptions:
         """Raise UserError for a value out of range."""
         if not 0 < self.frame_scale < float("inf"):
             raise UserError(f"--frame-scale must be a number above 0, not {self.frame_scale:g}.")
+        between(self.random_shift, 0, 100, "--random-shift")
+        between(self.random_intensity, 0.0, 0.49, "--random-intensity")
         above_zero(self.final_learning_rate, "--final-learning-rate")
         at_least(self.learning_rate_decay, 1, "--learning-rate-decay")
 
@@ -161,8 +171,9 @@ class AgentOptions:
     """The agent beside Rainbow's parts: its network, its target network, and reports on what is inside."""
 
     network: NetworkName = "nature"
-    """Nature DQN's network, one half as wide throughout, with a third of its arithmetic, or that of Data-efficient
-    Rainbow, with a sixth (van Hasselt et al. 2019)."""
+    """Nature DQN's network; one half as wide throughout, with a third of its arithmetic; that of Data-efficient
+    Rainbow, with a sixth (van Hasselt et al. 2019); or Dopamine's, whose convolutions are padded and whose dueling
+    streams share their hidden layer (Agarwal et al. 2021)."""
     target_average: float | None = None
     """Move the target network by this share towards the online one at each update, instead of copying it every
     --target-sync env steps (Lillicrap et al. 2016; Schwarzer et al. 2023 take 0.005). With --trace-decay and --act-with

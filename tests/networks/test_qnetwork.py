@@ -8,7 +8,7 @@ from torch import nn
 
 from fastdqn.errors import UserError
 from fastdqn.networks.qnetwork import DuelingHead, HeadParts, QNetwork, Stream
-from fastdqn.networks.torso import NARROW, NATURE, Size
+from fastdqn.networks.torso import DATA_EFFICIENT, DOPAMINE, NARROW, NATURE, Size, Torso, _padding
 from tests.helpers.learners import SHAPE, network, random_batch
 
 
@@ -87,3 +87,39 @@ def test_dueling_of_distributions_subtracts_the_mean_of_each_atom() -> None:
         [torch.stack([value[b] + advantage[b, a] - advantage[b].sum(dim=0) / 6 for a in range(6)]) for b in range(3)]
     )
     torch.testing.assert_close(net(obs), by_hand)
+
+
+RAINBOW = HeadParts(dueling=True, noise="factorised", sigma=0.1, atoms=51)
+
+
+def test_data_efficient_rainbows_network() -> None:
+    net = QNetwork(SHAPE, 6, torch.Generator().manual_seed(0), parts=RAINBOW, size=DATA_EFFICIENT)
+    weights = [tuple(p.shape) for name, p in net.named_parameters() if p.dim() > 1 and "sigma" not in name]
+    assert weights == [(32, 4, 5, 5), (64, 32, 5, 5), (256, 576), (51, 256), (256, 576), (306, 256)]
+    assert net(torch.zeros(2, 4, 84, 84, dtype=torch.uint8)).shape == (2, 6, 51)
+
+
+def test_dopamines_network_is_padded_and_its_streams_share_their_hidden_layer() -> None:
+    """Flax's convolutions pad as TensorFlow's "SAME": 84 pixels leave 21, then 11 and 11."""
+    assert [_padding(*sides) for sides in ((84, 8, 4), (21, 4, 2), (11, 3, 1))] == [(2, 2), (1, 2), (1, 1)]
+    net = QNetwork(SHAPE, 6, torch.Generator().manual_seed(0), parts=RAINBOW, size=DOPAMINE)
+    assert net.torso.features == 64 * 11 * 11
+    weights = [tuple(p.shape) for name, p in net.named_parameters() if p.dim() > 1 and "sigma" not in name]
+    assert weights == [(32, 4, 8, 8), (64, 32, 4, 4), (64, 64, 3, 3), (512, 7744), (51, 512), (306, 512)]
+    obs = random_batch(2).obs
+    hidden = net.hidden(net.torso(obs))
+    value, advantage = net.head.value(hidden).view(2, 1, 51), net.head.advantage(hidden).view(2, 6, 51)
+    torch.testing.assert_close(net(obs), value + advantage - advantage.mean(dim=1, keepdim=True))
+    plain = QNetwork(SHAPE, 6, torch.Generator().manual_seed(0), size=DOPAMINE)  # without dueling there is one stream
+    assert [tuple(p.shape) for p in plain.head.parameters() if p.dim() > 1] == [(512, 7744), (6, 512)]
+
+
+def test_a_padded_torso_is_its_convolutions_over_zeros() -> None:
+    torso, obs = Torso(size=DOPAMINE), random_batch(2).obs
+    convs = [layer for layer in torso.convs if isinstance(layer, nn.Conv2d)]
+    x = obs.double() / 255
+    for conv, (before, behind) in zip(convs, ((2, 2), (1, 2), (1, 1)), strict=True):
+        zeros = torch.zeros(*x.shape[:2], x.shape[2] + before + behind, x.shape[3] + before + behind, dtype=x.dtype)
+        zeros[:, :, before : before + x.shape[2], before : before + x.shape[3]] = x
+        x = nn.functional.conv2d(zeros, conv.weight.double(), conv.bias.double(), conv.stride).clamp(min=0)
+    torch.testing.assert_close(torso(obs), x.flatten(1).float(), rtol=1e-4, atol=1e-5)

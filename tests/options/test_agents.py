@@ -115,6 +115,8 @@ DER = {
     "epsilon": (0.0, 0.0),
     "limits": (None, 100_000),
 }
+DER_2021 = {**DER, "agent": "der-2021", "n": 10, "epsilon": (0.01, 0.01)}
+DRQ_EPS = {**DER, "agent": "drq-eps", "loss": "clipped", "n": 10, "target": 1, "epsilon": (1.0, 0.01)}
 
 
 def four(one: dict[str, Any]) -> dict[str, Any]:
@@ -157,6 +159,8 @@ def four(one: dict[str, Any]) -> dict[str, Any]:
         ("12_atari_100k", "", DER),
         ("12_atari_100k", "--game breakout --agent der", DER),
         ("10_rainbow", "--agent der --game seaquest", DER),
+        ("12_atari_100k", "--game qbert --agent der-2021", DER_2021),
+        ("12_atari_100k", "--game qbert --agent drq-eps", DRQ_EPS),
         ("09_cuda_graph", "--agent pong-fast", PONG_FAST),
         ("09_cuda_graph", "--agent pong-fast --game boxing", {**PONG_FAST, "limits": (None, 3_000_000)}),
     ],
@@ -214,6 +218,24 @@ def test_data_efficient_rainbow_is_its_papers(game: str) -> None:
     assert Torso(size=DATA_EFFICIENT).features == 576
 
 
+def test_dopamines_agents_of_atari_100k_are_its_papers() -> None:
+    """DER.gin and DrQ_eps.gin of google/dopamine, and the agent that they set up."""
+    options = parse("12_atari_100k", "--game", "qbert", "--agent", "der-2021")
+    parts = options.parts
+    assert (parts.dueling, parts.noisy, options.dqn.double, parts.prioritized, parts.distributional) == (True,) * 5
+    assert (parts.noise, parts.noisy_sigma, options.dqn.max_norm) == ("factorised", 0.1, None)
+    assert (parts.priority_exponent, parts.importance_exponent, parts.importance_final) == (0.5, 0.5, 0.5)
+    assert (parts.atoms, parts.value_min, parts.value_max) == (51, -10.0, 10.0)
+    assert (options.vector.num_envs, options.agent.network) == (1, "dopamine")
+    assert (options.update.random_shift, options.update.random_intensity) == (0, 0.0)
+    options = parse("12_atari_100k", "--game", "qbert", "--agent", "drq-eps")
+    parts = options.parts
+    on = (parts.dueling, options.dqn.double, parts.noisy, parts.prioritized, parts.distributional)
+    assert on == (True, True, False, False, False)
+    assert (options.update.random_shift, options.update.random_intensity) == (4, 0.05)
+    assert (options.vector.num_envs, options.agent.network, options.dqn.max_norm) == (1, "dopamine", None)
+
+
 def test_another_protocol_may_be_asked_for_and_an_environment_of_ones_own_has_none() -> None:
     assert parse("12_atari_100k", "--protocol", "machado").game.sticky_actions == 0.25
     own = parse("12_atari_100k", "--game", TOY_CATCH).game
@@ -227,6 +249,9 @@ def test_another_protocol_may_be_asked_for_and_an_environment_of_ones_own_has_no
         ("--agent dopamine-dqn", {20_000: 1.0, 145_000: 0.505, 270_000: 0.01, 9_000_000: 0.01}),
         ("--agent rainbow --no-noisy", {0: 1.0, 31_250: 0.505, 62_500: 0.01, 9_000_000: 0.01}),
         ("--agent rainbow", {0: 0.0, 9_000_000: 0.0}),
+        ("--agent der", {0: 0.0, 100_000: 0.0}),
+        ("--agent der-2021", {0: 0.01, 100_000: 0.01}),
+        ("--agent drq-eps", {1_600: 1.0, 4_100: 0.50505, 6_650: 0.01, 100_000: 0.01}),
         ("--agent post2017", {0: 1.0, 50_000: 0.5, 98_000: 0.02}),
     ],
 )
