@@ -45,9 +45,11 @@ def a2c() -> A2CLearner:
     return A2CLearner(network, torch.Generator().manual_seed(1), A2C)
 
 
-def ppo() -> PPOLearner:
+def ppo(normalise: bool = True) -> PPOLearner:
     network = actor_critic((OBS,), ACTIONS, torch.Generator().manual_seed(0))
-    return PPOLearner(network, torch.Generator().manual_seed(1), A2C, 0.2, torch.Generator().manual_seed(2))
+    return PPOLearner(
+        network, torch.Generator().manual_seed(1), A2C, 0.2, torch.Generator().manual_seed(2), normalise=normalise
+    )
 
 
 def dqn() -> Any:
@@ -56,21 +58,21 @@ def dqn() -> Any:
     return build_learner(seeds_of(0), options, SHAPE, 6, CPU, PLAIN, *groups)
 
 
-def _samples(seed: int) -> Samples:
+def samples(seed: int) -> Samples:
     rng = torch.Generator().manual_seed(seed)
     obs = torch.randn(SIZE, OBS, generator=rng)
     return Samples(obs, torch.randint(ACTIONS, (SIZE,), generator=rng), torch.randn(SIZE, generator=rng))
 
 
-def _policy_samples(seed: int) -> PolicySamples:
-    obs, action, target = _samples(seed)
+def ppo_samples(seed: int) -> PolicySamples:
+    obs, action, target = samples(seed)
     return PolicySamples(obs, action, torch.full((SIZE,), -0.7), target, target)
 
 
 KINDS: dict[str, tuple[Callable[[], Any], Callable[[int], Any]]] = {
     "sac": (sac, control_batch),
-    "a2c": (a2c, _samples),
-    "ppo": (ppo, _policy_samples),
+    "a2c": (a2c, samples),
+    "ppo": (ppo, ppo_samples),
     "dqn": (dqn, lambda seed: random_batch(4, seed=seed)),
 }
 """Of each algorithm its learner, and a batch."""

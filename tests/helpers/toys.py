@@ -167,10 +167,12 @@ def frame_number(frame: np.ndarray) -> int:
 
 
 class FaultyEmulator(CounterEmulator):
-    """A Counter that fails in its 300th frame, in the way that the environment variable TOY_FAULT names."""
+    """A Counter that fails in its 300th frame, in the way that the environment variable TOY_FAULT names; in the rank
+    that TOY_RANK names, if it does.
+    """
 
     def tick(self, action: int) -> float:
-        if self.total == 300:
+        if self.total == 300 and os.environ.get("TOY_RANK") in (None, os.environ.get("RANK")):
             fault = os.environ.get("TOY_FAULT", "raise")
             if fault == "raise":
                 raise RuntimeError("the toy emulator broke as it was told to")

@@ -1,0 +1,152 @@
+"""Ranks: two of them, one this process, do all that needs several at once; here is what must have come of it."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import Any
+from unittest import mock
+
+import pytest
+import torch
+
+from fastdqn.errors import UserError
+from fastdqn.execution.exchange import dist
+from fastdqn.execution.launch import joins, words_of_environment
+from fastdqn.execution.presence import Presence
+from fastdqn.execution.ranks import ALONE, Ranks
+from fastdqn.options.ranks import RanksOptions
+from fastdqn.seeds import rank_seeds, seeds_of
+from fastdqn.types import EpisodeEnd
+from tests.helpers.ranks import both, everything, learners, weights
+from tests.helpers.scripts import parse
+
+KINDS = ("sac", "a2c", "ppo", "dqn")
+
+
+@pytest.fixture(scope="module")
+def found() -> list[dict[str, Any]]:
+    """What both ranks have found."""
+    return both(everything)
+
+
+@pytest.fixture(scope="module")
+def alone() -> dict[str, Any]:
+    """Weights after one process's update on the joint batch, and how large its gradient was for its clip."""
+    made: dict[str, Any] = {}
+    for kind, learner, batch in learners(None):
+        learner.update(batch)
+        made[kind] = weights(learner)
+    return made
+
+
+def apart(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> float:
+    """Return the largest difference between two weights of the same name."""
+    return max(float((one[name] - other[name]).abs().max()) for name in one)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_ranks_on_halves_are_one_process_on_the_whole_batch(
+    found: list[dict[str, Any]], alone: dict[str, Any], kind: str
+) -> None:
+    for rank in found:
+        assert apart(rank[f"joint_{kind}"], alone[kind]) < 1e-5
+
+
+@pytest.mark.parametrize("kind", ["a2c", "ppo"])
+def test_the_control_that_clips_before_it_averages_is_not(
+    found: list[dict[str, Any]], alone: dict[str, Any], kind: str
+) -> None:
+    """The halves' gradients are of unlike size; after a clip each they would count alike."""
+    assert apart(found[0][f"clip_first_{kind}"], alone[kind]) > 1e-4
+    assert apart(found[0][f"clip_first_{kind}"], found[1][f"clip_first_{kind}"]) == 0.0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_after_updates_on_other_data_all_ranks_are_equal(found: list[dict[str, Any]], kind: str) -> None:
+    """Bit by bit, targets and temperature too; each alone would have gone elsewhere."""
+    (one, one_alone), (two, two_alone) = (rank["equal"][kind] for rank in found)
+    assert one == two
+    assert len({one, one_alone, two_alone}) == 3
+
+
+def test_a_rank_without_a_gradient_has_one_of_zero(found: list[dict[str, Any]]) -> None:
+    for rank in found:
+        assert rank["no_gradient"] == [-2.0, -2.0]  # of 2 and 2, and of 4 and none
+
+
+def test_all_begin_with_what_rank_0_has(found: list[dict[str, Any]]) -> None:
+    """Weights, targets, temperature, Adam's moments and steps, and step sizes: the next update is the same, too."""
+    (first, first_moments, first_rates, first_after), (other, moments, rates, after) = (rank["begun"] for rank in found)
+    assert apart(first, other) == 0.0
+    assert len(first_moments) == len(moments) > 10
+    assert all(torch.equal(one, two) for one, two in zip(first_moments, moments, strict=True))
+    assert max(float(one.max()) for one in moments if one.dim() == 0) == 3.0  # steps
+    assert first_rates == rates == [3e-4] * 3
+    assert first_after == after
+
+
+def test_a_rank_whose_weights_drift_by_one_bit_is_found_and_named(found: list[dict[str, Any]]) -> None:
+    for rank in found:
+        assert rank["drift"].startswith("Rank 1 no longer has the same weights as rank 0")
+
+
+def test_decisions_on_a_mean_are_the_same_on_all_ranks(found: list[dict[str, Any]]) -> None:
+    """What target_kl asks for; each rank's own divergence would stop at another batch, and the other would wait."""
+    assert [rank["mean"] for rank in found] == [1.5, 1.5]
+    (together, own), (together_too, own_too) = (rank["early_stop"] for rank in found)
+    assert together == together_too == 6
+    assert [own, own_too] == [11, 4]
+
+
+def test_what_all_have_played_is_known_to_all(found: list[dict[str, Any]]) -> None:
+    ends = (EpisodeEnd(10.0, 5, False, 4), EpisodeEnd(11.0, 5, True, 5))  # rank 1's, at their places among 8 games
+    assert [rank["gathered"] for rank in found] == [(15, ends)] * 2
+
+
+def test_each_rank_can_send_and_rank_0_tells(found: list[dict[str, Any]]) -> None:
+    assert [rank["sent"] for rank in found] == [[b"of rank 0", b"of rank 1"]] * 2
+    assert [rank["told"] for rank in found] == [5, 5]
+
+
+def test_alone_there_is_no_group_and_nothing_is_averaged() -> None:
+    with Ranks(RanksOptions()) as ranks:
+        assert (ranks.rank, ranks.world, ranks.alone, ranks.first, ranks.descent) == (0, 1, True, True, None)
+        ranks.begin(mock.sentinel.not_looked_at)
+        ranks.look()
+        assert not dist.is_initialized()
+    assert ALONE.notes == ()
+    assert ALONE.threads(None) is None
+
+
+def test_seeds_are_distinct_and_rank_0_has_the_runs_own() -> None:
+    drawn = [child.generate_state(1)[0] for rank in range(4) for child in rank_seeds(7, rank)]
+    assert len(set(drawn)) == len(drawn)
+    assert [one.generate_state(1)[0] for one in rank_seeds(7, 0)] == [one.generate_state(1)[0] for one in seeds_of(7)]
+
+
+def test_the_environment_of_torchrun_is_found() -> None:
+    with mock.patch.dict(os.environ, {"RANK": "1", "WORLD_SIZE": "3"}):
+        assert joins() == 3
+        assert words_of_environment(["--seed", "1"], None) == ["--seed", "1", "--processes", "3"]
+        assert parse("42_sac_ranks", "--published").sac.learning_rate == 3e-3
+        with pytest.raises(UserError, match="--processes 2 contradicts the 3 processes"):
+            words_of_environment([], "2")
+    with mock.patch.dict(os.environ, {"RANK": "3", "WORLD_SIZE": "3"}), pytest.raises(UserError, match="RANK 3"):
+        joins()
+    assert joins() is None
+
+
+def test_a_stranger_on_the_line_is_nobody() -> None:
+    """Who does not know the token of the store is not taken for a rank, whatever it says."""
+    store = dist.HashStore()
+    with Presence(0, 2, "127.0.0.1", store) as presence:
+        port = int(store.get("fastdqn/presence").decode().split()[0])
+        with socket.create_connection(("127.0.0.1", port)) as line:
+            line.sendall(b'{"rank": 1, "token": "guessed", "place": "here"}\n{"failed": "so I say"}\n[]\nno json\n')
+            with Presence(1, 2, "127.0.0.1", store) as other:
+                while not (other.complete() and presence.complete()):
+                    pass
+                assert presence.missing() == []
+                assert presence.lost is None
+        assert presence.lost is None  # it has left as it should

@@ -1,0 +1,221 @@
+"""41 and 42 over ranks with Ctrl-C, kill -9, exceptions and hangs: all ranks end within 10 s, one says why, and what is
+left behind can be resumed.
+
+The slow ones are the same for other ranks and scripts, and what takes longer.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.helpers.scripts import ROOT, Started, command, only_run, records, started, summary
+
+pytestmark = pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="needs POSIX signals")
+
+ENDLESS = ("--max-env-steps", "None", "--stop-score", "None", "--threads", "1", "--checkpoint-env-steps", "100")
+SMALL = ("--num-envs", "2", "--rollout-steps", "16", "--batch-size", "16", "--epochs", "2")
+PPO = ("--game", "CartPole-v1", *SMALL, *ENDLESS)
+FAULTY = ("--game", "tests.helpers.toys:Faulty", *SMALL, *ENDLESS)
+SAC = ("--game", "Pendulum-v1", "--batch-size", "16", "--replay-initial", "20", *ENDLESS)
+TWO = ("--processes", "2")
+P41, P42 = ("41_ppo_ranks", (*PPO, *TWO)), ("42_sac_ranks", (*SAC, *TWO))
+OTHER = pytest.param(*P42, marks=pytest.mark.slow)
+
+
+def a_while(run: Started) -> None:
+    """Wait until there is a checkpoint to keep."""
+    run.wait_until(lambda: run.updates() > 3 and any(only_run(run.folder).glob("checkpoints/*.checkpoint")))
+
+
+def pressed(run: Started, presses: int) -> float:
+    """Press Ctrl-C so often; return when that was."""
+    run.ctrl_c()
+    if presses == 2:
+        time.sleep(0.05)
+        run.ctrl_c()
+    return time.monotonic()
+
+
+@pytest.mark.parametrize("presses", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("script", "words"), [P41, OTHER])
+def test_ctrl_c(tmp_path: Path, script: str, words: tuple[str, ...], presses: int) -> None:
+    with started(script, tmp_path, *words) as run:
+        a_while(run)
+        pressed(run, presses)
+        code, out, err = run.finish()
+    assert code == 130
+    assert "Traceback" not in out + err
+    if presses == 1:
+        assert summary(only_run(tmp_path))["reason"] == "interrupted"
+        assert "not solved (interrupted) after" in out
+
+
+@pytest.mark.parametrize(("script", "words"), [P41, OTHER])
+def test_kill_9_of_a_rank(tmp_path: Path, script: str, words: tuple[str, ...]) -> None:
+    with started(script, tmp_path, *words) as run:
+        a_while(run)
+        run.players()[0].kill()
+        code, _, err = run.finish()
+    assert code == 1
+    assert re.fullmatch(r"error: Rank 1 \(process \d+ on .+\) is gone: it was killed, or its machine was\.\n", err)
+    assert summary(only_run(tmp_path))["reason"] == "failed"
+    assert list(only_run(tmp_path).glob("checkpoints/*.checkpoint"))
+
+
+@pytest.mark.slow
+def test_the_second_of_three_is_named(tmp_path: Path) -> None:
+    with started("41_ppo_ranks", tmp_path, *PPO, "--processes", "3") as run:
+        a_while(run)
+        ranks = sorted(run.players(), key=lambda one: one.pid)
+        ranks[1].kill()
+        code, _, err = run.finish()
+    assert code == 1
+    assert err.startswith(f"error: Rank 2 (process {ranks[1].pid} on ")
+
+
+@pytest.mark.slow
+def test_kill_9_of_rank_0(tmp_path: Path) -> None:
+    with started("41_ppo_ranks", tmp_path, *PPO, *TWO) as run:
+        a_while(run)
+        run.process.kill()
+        code, _, _ = run.finish()
+    assert code == -signal.SIGKILL
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("script", "words"), [P41, P42])
+def test_a_rank_that_is_stopped(tmp_path: Path, script: str, words: tuple[str, ...]) -> None:
+    with started(script, tmp_path, *words) as run:
+        a_while(run)
+        run.players()[0].suspend()
+        code, _, err = run.finish()
+    assert code == 1
+    assert re.fullmatch(r"error: Rank 1 \(.+\) has been silent for 5 seconds: it was stopped, or cut off\.\n", err)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("presses", [1, 2])
+def test_ctrl_c_while_a_rank_is_stopped(tmp_path: Path, presses: int) -> None:
+    """The checkpoint of the end is left out: without that rank it would not be of one moment."""
+    with started("41_ppo_ranks", tmp_path, *PPO, *TWO) as run:
+        a_while(run)
+        run.players()[0].suspend()
+        time.sleep(1.0)
+        began = pressed(run, presses)
+        code, _, _ = run.finish()
+    assert code == 130
+    if presses == 2:
+        assert time.monotonic() - began < 2.0
+    else:
+        assert summary(only_run(tmp_path))["reason"] == "interrupted"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_an_exception_in_a_ranks_game(tmp_path: Path, rank: str) -> None:
+    with started("41_ppo_ranks", tmp_path, *FAULTY, *TWO, env={"TOY_RANK": rank}) as run:
+        code, _, err = run.finish(120)
+    assert code == 1
+    named = "Rank 1 failed: " if rank == "1" else ""
+    said = "tests.helpers.toys:Faulty failed in step: RuntimeError: the toy emulator broke as it was told to (toys.py, "
+    assert err.startswith(f"error: {named}The environment {said}line ")
+    assert err.count("\n") == 1
+    assert summary(only_run(tmp_path))["reason"] == "failed"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_a_rank_that_hangs(tmp_path: Path, rank: str) -> None:
+    """It lives, and so is not silent; but it does not come. Rank 0 hangs deaf: it is ended where it stands."""
+    words = (*FAULTY, *TWO, "--rank-timeout", "8")
+    with started("41_ppo_ranks", tmp_path, *words, env={"TOY_FAULT": "hang", "TOY_RANK": rank}) as run:
+        code, _, err = run.finish(120)
+    assert code == 1
+    assert re.search(rf"error: (Rank 1 failed: )?Rank {rank} \(.+\) did not come for 8 seconds and counts as hung", err)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("script", "words"), [P41, P42])
+def test_a_run_of_two_is_resumed_by_two_and_by_nobody_else(tmp_path: Path, script: str, words: tuple[str, ...]) -> None:
+    """Bit for bit: the games, the replays, the noise and the order of both ranks continue where they were."""
+    words = (*words, "--checkpoint-env-steps", "1000000")
+    words += ("--learning-rate-decay", "1000") if script == P41[0] else ()
+
+    def trained(folder: Path, *more: str) -> Path:
+        done = subprocess.run(command(script, folder, *more), capture_output=True, text=True, cwd=ROOT, check=False)
+        assert done.returncode == 0, done.stderr
+        return only_run(folder)
+
+    whole = trained(tmp_path / "whole", *words, "--max-env-steps", "500")
+    part = trained(tmp_path / "part", *words, "--max-env-steps", "240")
+    trained(tmp_path / "part", "--resume", str(part), "--max-env-steps", "500")
+    assert (whole / "weights.safetensors").read_bytes() == (part / "weights.safetensors").read_bytes()
+    scores = [[one["score"] for one in records(run, "episodes.jsonl")] for run in (whole, part)]
+    assert scores[0] == scores[1] != []
+    again = command(script, tmp_path / "part", "--resume", str(part), "--processes", "3", "--max-env-steps", "900")
+    refused = subprocess.run(again, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert refused.returncode == 2
+    assert refused.stderr.startswith("error: --processes 3 contradicts the checkpoint ")
+    assert refused.stderr.endswith(", which has 2; it cannot change in the middle of a run.\n")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("script", "words"), [P41, P42])
+def test_resets_that_differ_hold_nobody_up(tmp_path: Path, script: str, words: tuple[str, ...]) -> None:
+    """2,000 rounds of games that end at other times in each rank: all exchanges meet, and weights stay equal.
+
+    A rank that counted its own env steps alone would make other updates than the other one.
+    """
+    rollouts = ("--num-envs", "1", "--rollout-steps", "3", "--batch-size", "2", "--epochs", "1")
+    words += (*rollouts, "--max-env-steps", "11000") if script == P41[0] else ("--max-env-steps", "4000")
+    words += ("--checkpoint-env-steps", "1000000", "--batch-size", "2", "--learning-rate", "1e-6")
+    done = subprocess.run(
+        command(script, tmp_path, *words), capture_output=True, text=True, cwd=ROOT, timeout=280, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    said = summary(only_run(tmp_path))
+    assert said["updates"] >= 1_900
+    assert said["episodes"] > (300 if script == P41[0] else 15)
+
+
+@pytest.mark.slow
+def test_torchrun_joins(tmp_path: Path) -> None:
+    words = [*PPO, "--max-env-steps", "400"]
+    script = command("41_ppo_ranks", tmp_path, *words)[1:]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *script]
+    done = subprocess.run(torchrun, capture_output=True, text=True, cwd=ROOT, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "2 processes learn together" in done.stdout
+    assert done.stdout.count("not solved (max-env-steps) after") == 1  # rank 0 alone says so
+    assert summary(only_run(tmp_path))["env_steps"] >= 400
+
+
+@pytest.mark.slow
+def test_torchrun_with_a_rank_that_is_killed(tmp_path: Path) -> None:
+    script = command("41_ppo_ranks", tmp_path, *PPO)[1:]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *script]
+    with subprocess.Popen(torchrun, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as agent:
+        try:
+            end = time.monotonic() + 120
+            while not any(tmp_path.glob("*/checkpoints/*.checkpoint")):
+                assert time.monotonic() < end
+                time.sleep(0.1)
+            ranks = [one for one in psutil.Process(agent.pid).children() if script[0] in one.cmdline()]
+            (second,) = [one for one in ranks if one.environ().get("RANK") == "1"]
+            second.kill()
+            _, err = agent.communicate(timeout=40)
+        finally:
+            for one in psutil.Process(agent.pid).children(recursive=True) if agent.poll() is None else []:
+                one.kill()
+            agent.kill()
+    assert agent.returncode == 1
+    assert f"error: Rank 1 (process {second.pid} on " in err
+    assert summary(only_run(tmp_path))["reason"] == "failed"

@@ -1,0 +1,219 @@
+"""Two ranks, one of them this process: what both do, and what a spawned process imports."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest import mock
+
+import torch
+import torch.multiprocessing
+
+from fastdqn.execution.exchange import dist
+from fastdqn.execution.ranks import Averaged, Ranks, checksum
+from fastdqn.options.ranks import RanksOptions
+from fastdqn.seam import Group
+from fastdqn.types import Batch, EpisodeEnd
+from tests.helpers.learners import random_batch
+from tests.helpers.sessions import a2c, control_batch, dqn, ppo, ppo_samples, sac, samples
+
+WORLD = 2
+SEVERAL = 3
+"""Updates after which learners are compared."""
+
+
+def environment(rank: int, port: int) -> dict[str, str]:
+    """Return what torchrun says to a rank."""
+    return {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": str(WORLD),
+        "LOCAL_WORLD_SIZE": str(WORLD),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "GLOO_SOCKET_IFNAME": "lo",
+    }
+
+
+def both(work: Callable[[Ranks], Any]) -> list[Any]:
+    """Return what `work`, importable, returns in each of two ranks; rank 0 is this process."""
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    context = torch.multiprocessing.get_context("spawn")
+    other = context.Process(target=_rank, args=(1, store.port, work), daemon=True)
+    other.start()
+    try:
+        return _rank(0, store.port, work)
+    finally:
+        other.join(10.0)
+        other.kill()
+
+
+def _rank(rank: int, port: int, work: Callable[[Ranks], Any]) -> list[Any]:
+    torch.set_num_threads(1)
+    with mock.patch.dict(os.environ, environment(rank, port)), Ranks(RanksOptions(WORLD, rank_timeout=60.0)) as ranks:
+        own = pickle.dumps(work(ranks))
+        return [pickle.loads(ranks.send(own, source)) for source in range(WORLD)]
+
+
+class ClipFirst(Averaged):
+    """The control: every rank clips its own gradient, and the clipped ones are averaged."""
+
+    def step(self, group: Group) -> torch.Tensor | None:
+        if group.max_norm is not None:
+            torch.nn.utils.clip_grad_norm_(group.parameters, group.max_norm)
+        return super().step(group._replace(max_norm=None))
+
+
+def parts(batch: Any, count: int) -> list[Any]:
+    """Return `batch` in parts of the same size."""
+    size = len(batch.action) // count
+    return [
+        type(batch)._make(None if one is None else one[i * size : (i + 1) * size] for one in batch)
+        for i in range(count)
+    ]
+
+
+def learners(descent: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Yield kinds of learners that step by `descent`, and batches for them, whose gradients are above the clip."""
+    yield "sac", sac(1e-3, descent), control_batch()
+    made = a2c()
+    made.descent = descent or made.descent
+    yield "a2c", made, loud(samples(0))
+    made = ppo(normalise=False)
+    made.descent = descent or made.descent
+    yield "ppo", made, loud(ppo_samples(0))
+    made = dqn()
+    made.descent = descent or made.descent
+    yield "dqn", made, random_batch(4)
+
+
+def loud(batch: Any) -> Any:
+    """Return `batch` with targets whose gradients are above the clip, and of the second half smaller ones."""
+    scale = torch.where(torch.arange(len(batch.action)) < len(batch.action) // 2, 100.0, 1.0)
+    return batch._replace(target=batch.target * scale)
+
+
+def weights(learner: Any) -> dict[str, torch.Tensor]:
+    return {name: tensor.detach().clone() for name, tensor in learner.tensors().items()}
+
+
+def everything(ranks: Ranks) -> dict[str, Any]:
+    """What both ranks do in `test_ranks`, so that they start once."""
+    found: dict[str, Any] = {}
+    for name, descent in (("joint", Averaged(ranks)), ("clip_first", ClipFirst(ranks))):
+        for kind, learner, batch in learners(descent):
+            if kind == "sac":
+                share_noise(learner, ranks.rank, len(batch.action))
+            learner.update(parts(batch, WORLD)[ranks.rank])
+            found[f"{name}_{kind}"] = weights(learner)
+    found["no_gradient"] = _without_gradient(ranks)
+    found["equal"] = _equal_after_updates(ranks)
+    found["begun"] = _begin(ranks)
+    found["drift"] = _drift(ranks)
+    found["mean"] = float(Averaged(ranks).mean(torch.tensor(3.0 * ranks.rank)))
+    found["early_stop"] = _stop_early(ranks)
+    ends = tuple(EpisodeEnd(10.0 * ranks.rank + i, 5, i == 1, i) for i in range(2 * ranks.rank))
+    found["gathered"] = ranks.gathered(7 + ranks.rank, ends, 4)
+    with mock.patch("fastdqn.execution.exchange.CHUNK", 5):
+        found["sent"] = [ranks.send(f"of rank {ranks.rank}".encode(), source) for source in range(WORLD)]
+    found["told"] = ranks.tell(5 + ranks.rank)
+    return found
+
+
+def share_noise(learner: Any, rank: int, size: int) -> None:
+    """Let a half of a batch be drawn for as it is within the whole."""
+    draw = torch.randn
+
+    def randn(shape: Any, **how: Any) -> torch.Tensor:
+        whole = draw((shape[0], size, *shape[2:]), **how)
+        return whole[:, rank * shape[1] : (rank + 1) * shape[1]]
+
+    update = learner.update
+
+    def updated(batch: Batch) -> Any:
+        with mock.patch("torch.randn", randn):
+            return update(batch)
+
+    learner.update = updated
+
+
+def _without_gradient(ranks: Ranks) -> list[float]:
+    """A parameter has a gradient of 4 on rank 0 and none on rank 1."""
+    one, two = (torch.zeros(1, requires_grad=True) for _ in range(2))
+    one.grad = torch.tensor([2.0])
+    if ranks.first:
+        two.grad = torch.tensor([4.0])
+    Averaged(ranks).step(Group("toy", [one, two], torch.optim.SGD([one, two], lr=1.0)))
+    return [float(one.detach()), float(two.detach())]
+
+
+def _equal_after_updates(ranks: Ranks) -> dict[str, list[int]]:
+    """Checksums after updates on other data in each rank; the second of what one rank alone would have."""
+    found: dict[str, list[int]] = {}
+    for (kind, together, _), (_, alone, _) in zip(learners(Averaged(ranks)), learners(None), strict=True):
+        for i in range(SEVERAL):
+            batch = _batch(kind, 10 * ranks.rank + i)
+            for learner in (together, alone):
+                learner.update(batch)
+        found[kind] = [checksum(together), checksum(alone)]
+    return found
+
+
+def _batch(kind: str, seed: int) -> Any:
+    if kind == "sac":
+        return control_batch(seed)
+    if kind == "dqn":
+        return random_batch(4, seed=seed)
+    return samples(seed) if kind == "a2c" else ppo_samples(seed)
+
+
+def moments(learner: Any) -> list[torch.Tensor]:
+    """Return all of Adam's state."""
+    return [
+        value.detach().clone()
+        for group in learner.groups()
+        for state in group.optimizer.state_dict()["state"].values()
+        for value in state.values()
+    ]
+
+
+def _begin(ranks: Ranks) -> list[Any]:
+    """Rank 0 resumes after three updates, rank 1 is new, with other weights and another step size."""
+    learner = sac()
+    for i in range(SEVERAL if ranks.first else 0):
+        learner.update(control_batch(i))
+    if not ranks.first:
+        for tensor in learner.tensors().values():
+            tensor.detach().add_(0.5)
+        learner.groups()[1].optimizer.param_groups[0]["lr"] = 7.0
+    ranks.begin(learner)
+    rates = [group.optimizer.param_groups[0]["lr"] for group in learner.groups()]
+    begun = [weights(learner), moments(learner), rates]
+    learner.noise.manual_seed(3)
+    learner.update(control_batch(9))
+    return [*begun, checksum(learner)]
+
+
+def _drift(ranks: Ranks) -> str:
+    """A single bit of one target differs."""
+    learner = sac()
+    ranks.begin(learner)
+    if not ranks.first:
+        target = next(tensor for name, tensor in learner.tensors().items() if name.startswith("target."))
+        target.view(-1).view(torch.int32)[0] ^= 1
+    try:
+        ranks.check()
+    except Exception as error:
+        return str(error)
+    return "nothing"
+
+
+def _stop_early(ranks: Ranks) -> list[int]:
+    """Batches until the mean divergence is above a limit, and until each rank's own would be."""
+    divergences = [0.1 * i * (1 + 2 * ranks.rank) for i in range(50)]
+    descent = Averaged(ranks)
+    together = next(i for i, one in enumerate(divergences) if float(descent.mean(torch.tensor(one))) > 1.0)
+    return [together, next(i for i, one in enumerate(divergences) if one > 1.0)]
