@@ -6,7 +6,7 @@ update for N env steps, on N batches at the price of one. All begin with the wei
 and make the same steps, so they stay equal; what they see differs.
 
 Differs from 31: what the ranks say to each other. Env steps are those of all; one rank alone is 31, bit for bit. Unlike
-32 nobody oversteps anybody: an update waits for the slowest rank, and a run repeats itself.
+in 32 no step is lost: an update waits for the slowest rank, and a run repeats itself.
 """
 
 import startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports below

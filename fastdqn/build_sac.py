@@ -152,8 +152,9 @@ def build_learner(
 ) -> SACLearner:
     """Return the learner, with its networks on `device`; the same seed gives the same weights."""
     generator = torch_generator(seeds.network)
-    actor = GaussianActor(obs_size, num_actions, generator, orthogonal=sac.orthogonal).to(device)
-    critic = TwinCritic(obs_size, num_actions, generator, orthogonal=sac.orthogonal).to(device)
+    sizes = obs_size, num_actions
+    actor = GaussianActor(*sizes, generator, sac.hidden, orthogonal=sac.orthogonal).to(device)
+    critic = TwinCritic(*sizes, generator, sac.hidden, orthogonal=sac.orthogonal).to(device)
     settings = Settings(
         sac.learning_rate,
         sac.adam_epsilon,

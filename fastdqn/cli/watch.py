@@ -23,6 +23,8 @@ class Watch:
     values: bool = False
     """Draw the value of each action, or for an actor-critic its probability, or the numbers of a continuous one, beside
     the screen."""
+    untrained: bool = False
+    """Play with first weights, as the run began, instead of its trained ones."""
     epsilon: float | None = None
     """Share of random actions; by default the run's final one."""
     seed: int = 0
@@ -45,10 +47,11 @@ def watch(options: Watch) -> int:
     from fastdqn.tools.evaluate import load_agent
     from fastdqn.tools.watch import record
 
-    agent = load_agent(run, prepare_device(), options.game)
+    agent = load_agent(run, prepare_device(), options.game, untrained=options.untrained)
     epsilon = agent.epsilon if options.epsilon is None else options.epsilon
     with process.running():
         watched = record(agent, options.out, options.seed, epsilon, options.values, options.max_env_steps)
     ended = "" if watched.over else ", not to its end"
-    print(f"{run}: a game of {watched.env_steps:,} env steps{ended}, score {watched.score:g}; written: {options.out}")
+    run_ = f"{run}, untrained" if options.untrained else f"{run}"
+    print(f"{run_}: a game of {watched.env_steps:,} env steps{ended}, score {watched.score:g}; written: {options.out}")
     return process.exit_code()

@@ -188,11 +188,11 @@ class Reached:
             line.sendall(self.token.encode() + b"\n")
             threading.Thread(target=_hear, args=(line,), name="fastdqn-stop-line", daemon=True).start()
             lock = threading.Lock()
-            with (
-                contextlib.redirect_stdout(_Sent(line, lock, error=False)),
-                contextlib.redirect_stderr(_Sent(line, lock, error=True)),
-            ):
+            out, error = (_Sent(line, lock, error=which) for which in (False, True))
+            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
                 code = self.member()
+            out.flush()
+            error.flush()
             with contextlib.suppress(OSError):
                 line.sendall(json.dumps({"rank": int(os.environ["RANK"]), "code": code}).encode() + b"\n")
                 line.shutdown(socket.SHUT_RDWR)
@@ -200,18 +200,30 @@ class Reached:
 
 
 class _Sent(io.TextIOBase):
-    """Text that is printed at the other end of a line."""
+    """Text that is printed at the other end of a line, in whole lines, or as much as there is when it is flushed."""
 
     def __init__(self, line: socket.socket, lock: threading.Lock, error: bool) -> None:
         self._line, self._lock, self._error = line, lock, error
+        self._kept = ""
 
     encoding = "utf-8"  # pyright: ignore[reportAssignmentType, reportIncompatibleVariableOverride]
 
     def write(self, text: str, /) -> int:
-        message = json.dumps({"text": text, "error": self._error}).encode() + b"\n"
-        with contextlib.suppress(OSError), self._lock:
-            self._line.sendall(message)
+        with self._lock:
+            self._kept += text
+            whole, newline, self._kept = self._kept.rpartition("\n")
+            self._send(whole + newline)
         return len(text)
+
+    def flush(self) -> None:
+        with self._lock:
+            kept, self._kept = self._kept, ""
+            self._send(kept)
+
+    def _send(self, text: str) -> None:
+        if text:
+            with contextlib.suppress(OSError):
+                self._line.sendall(json.dumps({"text": text, "error": self._error}).encode() + b"\n")
 
 
 def loopback() -> str:

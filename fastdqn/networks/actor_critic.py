@@ -58,18 +58,19 @@ def actor_critic(
     frame_scale: float = FRAME_SCALE,
     center_frames: bool = False,
     numbered: bool = True,
+    hidden: int = HIDDEN,
 ) -> ActorCritic:
     """Return the network for observations of this shape.
 
     (C, H, W): Nature DQN's convolutions (Mnih et al. 2015), then 512 rectified units for the policy and 512 others for
     the value (Lapan 2020, chapter 13), or in `one_stream` the same 512 for both (Mnih et al. 2016, section 5.1;
-    Schulman et al. 2017). (D,): two layers of 64 units with tanh for each of the two (Schulman et al. 2017); if not
-    `numbered` the policy says a normal distribution of vectors of A numbers.
+    Schulman et al. 2017). (D,): two layers of `hidden` units with tanh for each of the two (Schulman et al. 2017); if
+    not `numbered` the policy says a normal distribution of vectors of A numbers.
 
     With `center_frames` a mean frame, zero until somebody sets it, is subtracted; pixels are divided by `frame_scale`.
     """
     if len(obs_shape) == 1:
-        policy, value = (_perceptron(obs_shape[0], outputs) for outputs in (num_actions, 1))
+        policy, value = (_perceptron(obs_shape[0], outputs, hidden) for outputs in (num_actions, 1))
         policy = policy if numbered else WithDeviation(policy, num_actions)
         return ActorCritic(nn.Identity(), policy, value, generator)
     channels, height, width = obs_shape
@@ -85,6 +86,6 @@ def actor_critic(
     return ActorCritic(torso, policy, value, generator)
 
 
-def _perceptron(inputs: int, outputs: int) -> nn.Module:
-    hidden = (nn.Linear(inputs, HIDDEN), nn.Tanh(), nn.Linear(HIDDEN, HIDDEN), nn.Tanh())
-    return nn.Sequential(*hidden, LastLayer(HIDDEN, outputs))
+def _perceptron(inputs: int, outputs: int, hidden: int) -> nn.Module:
+    layers = (nn.Linear(inputs, hidden), nn.Tanh(), nn.Linear(hidden, hidden), nn.Tanh())
+    return nn.Sequential(*layers, LastLayer(hidden, outputs))

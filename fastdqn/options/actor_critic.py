@@ -103,6 +103,8 @@ class PPOOptions(FrameOptions):
     """Weight of the squared error of the value in the loss."""
     max_norm: float = 0.5
     """Gradients are clipped to this norm."""
+    hidden: int = 64
+    """Units of each of the two hidden layers where vectors are observed (Schulman et al. 2017)."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Arithmetic of the network's body where frames are observed; auto is bf16 on GPUs and processors that have
     instructions for it. Last layers, values, loss and optimiser are always float32, and so is everything on mps."""
@@ -120,6 +122,7 @@ class PPOOptions(FrameOptions):
         at_least(self.batch_size, 1, "--batch-size")
         above_zero(self.clip, "--clip")
         above_zero(self.target_kl, "--target-kl")
+        between(self.hidden, 1, 65_536, "--hidden")
         at_least(self.entropy_weight, 0.0, "--entropy-weight")
         at_least(self.value_weight, 0.0, "--value-weight")
         above_zero(self.max_norm, "--max-norm")

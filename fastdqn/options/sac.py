@@ -43,6 +43,8 @@ class SACOptions:
     """Weight of the entropy that stays (Haarnoja et al. 2018a); by default it is learnt (2018b)."""
     max_norm: float | None = None
     """Gradients of actor and critics are clipped to this norm, each; by default not at all."""
+    hidden: int = 256
+    """Units of each of the two hidden layers of actor and critics (Haarnoja et al. 2018b)."""
     orthogonal: bool = False
     """First weights are orthogonal and biases 0 (Saxe et al. 2014) instead of PyTorch's defaults."""
 
@@ -62,6 +64,7 @@ class SACOptions:
         above_zero(self.initial_temperature, "--initial-temperature")
         above_zero(self.temperature, "--temperature")
         above_zero(self.max_norm, "--max-norm")
+        between(self.hidden, 1, 65_536, "--hidden")
         if self.replay_initial > self.replay_size:
             raise UserError(
                 f"--replay-initial {self.replay_initial} cannot be more than --replay-size {self.replay_size}; "
@@ -136,13 +139,13 @@ SAC_PRESETS: Mapping[str, SACPreset] = {
         {"run": {"max_env_steps": 50_000, "stop_score": -200.0}, "sac": {"learning_rate": 1e-3}},
     ),
     "MountainCarContinuous-v0": SACPreset(
-        "rl-baselines3-zoo, hyperparams/sac.yml, but for its exploration that depends on the state (gSDE) and its "
-        "networks of 64 units",
+        "rl-baselines3-zoo, hyperparams/sac.yml, but for its exploration that depends on the state (gSDE)",
         {
             "run": {"max_env_steps": 50_000, "stop_score": 90.0},
             "sac": {
                 "replay_size": 50_000,
                 "batch_size": 512,
+                "hidden": 64,
                 "temperature": 0.1,
                 "gamma": 0.9999,
                 "target_average": 0.01,

@@ -135,7 +135,7 @@ class Agent(NamedTuple):
     num_actions: int  # A, or how many numbers an action has where they are continuous
 
 
-def load_agent(run: Path, device: torch.device, own_game: str | None = None) -> Agent:
+def load_agent(run: Path, device: torch.device, own_game: str | None = None, untrained: bool = False) -> Agent:
     """Return the agent whose weights the folder of a run holds.
 
     Args:
@@ -143,6 +143,7 @@ def load_agent(run: Path, device: torch.device, own_game: str | None = None) -> 
         device: where the network is to be.
         own_game: the environment of one's own, module:function, that may be loaded; its name in the run's files is no
             reason to.
+        untrained: whether the agent is to have first weights, those of the run's seed, instead.
 
     Raises:
         UserError: it is not the folder of a run, another version wrote it, its agent is none of these that can be
@@ -150,7 +151,7 @@ def load_agent(run: Path, device: torch.device, own_game: str | None = None) -> 
             itself.
     """
     config = read_config(run)
-    weights = read_weights(run)
+    weights = None if untrained else read_weights(run)
     options = options_from(Groups, config)
     if options.dqn is None and not options.actor_critic:
         raise UserError(f"The run {run} has trained no agent known here: {config['script']} is not evaluated.")
@@ -167,7 +168,8 @@ def load_agent(run: Path, device: torch.device, own_game: str | None = None) -> 
     networks = [learner.network, *([learner.target] if isinstance(learner, DQNLearner) else [])]
     try:
         for network in networks:  # a run keeps the weights of the one that plays
-            network.load_state_dict(weights)
+            if weights is not None:
+                network.load_state_dict(weights)
     except RuntimeError as error:
         why = str(error).splitlines()[-1].strip()
         raise UserError(f"The weights in {run} do not fit the network that its config.json describes: {why}") from error

@@ -83,6 +83,18 @@ def test_every_sample_is_learnt_from_once_an_epoch() -> None:
     assert all(torch.equal(batch.obs, batch.target) for batch in batches)  # rows stay together
 
 
+@pytest.mark.parametrize(("count", "rows", "sizes"), [(10, 12, [4, 4, 2]), (8, 12, [2, 3, 3]), (2, 12, [1, 1])])
+def test_resets_change_no_number_of_batches(count: int, rows: int, sizes: list[int]) -> None:
+    """12 rows in batches of 4 are 3 batches, whichever of them are samples: another rank has 3, too."""
+    rollout = Rollout(PolicySamples._make([torch.arange(count)] * 5), count, (), rows)
+    batches = list(rollout.minibatches(4, 1, torch.Generator().manual_seed(0)))
+    assert [len(batch.action) for batch in batches] == sizes
+    assert sorted(int(a) for batch in batches for a in batch.action) == list(range(count))
+    assert (
+        list(Rollout(PolicySamples._make([torch.arange(0)] * 5), 0, (), 1).minibatches(4, 1, torch.Generator())) == []
+    )
+
+
 def test_a_loaded_learner_continues_bit_for_bit() -> None:
     whole = learner_of()
     whole.update(samples_of(8, whole))

@@ -90,13 +90,14 @@ def started(line: StopLine, member: Callable[[], int]) -> threading.Thread:
 
 def test_codes_and_words_come_back(capfd: pytest.CaptureFixture[str]) -> None:
     def member() -> int:
-        print("a word, and ünïcödé")
+        print("a word, and ünïcödé", end="")
+        print(1, 2, sep="", end="")
         return 7
 
     with StopLine() as line:
         started(line, member).join(10)
         wait_until(lambda: line.codes == {3: 7})
-    assert "a word, and ünïcödé\n" in capfd.readouterr().out
+    assert "a word, and ünïcödé12" in capfd.readouterr().out
 
 
 def test_a_signal_reaches_ranks_that_are_there_and_those_that_come_later() -> None:

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import safetensors.numpy
+import torch
 
 from fastdqn import process
 from fastdqn.cli.evaluate import Evaluate
 from fastdqn.cli.evaluate import evaluate as evaluate_runs
+from fastdqn.tools.evaluate import load_agent
 from tests.helpers.control import Reach, registered
 from tests.helpers.resuming import resume
 from tests.helpers.scripts import CREWS, fastdqn_says, records, summary, train
@@ -123,8 +125,11 @@ def test_41_learns_vectors_and_resumes_bit_for_bit(tmp_path: Path) -> None:
         half = train("41_ppo_ranks", tmp_path / "half", *words, "--max-env-steps", "150")
         assert "the games continue where they were" in resume("41_ppo_ranks", half, "--max-env-steps", "300")
         assert evaluate_runs(Evaluate(runs=(half,), episodes=2)) == 0
+        first: Any = load_agent(half, torch.device("cpu"), untrained=True).learner.network
     assert learnt(whole) == learnt(half)
-    assert weights_of(whole)["policy.log_std"].shape == (1,)
+    trained = weights_of(whole)["policy.log_std"]
+    assert trained.shape == (1,)
+    assert trained != 0.0 == first.policy.log_std.item()  # first weights are not what was trained
     assert {"approx_kl", "clip_fraction", "explained_variance"} <= set(learnt(whole)[2])
 
 

@@ -18,10 +18,11 @@ from tests.helpers.trained import TrainedRuns
 
 @pytest.mark.parametrize("name", ["game.mp4", "game.gif"])
 def test_watch_records_a_game(runs: TrainedRuns, tmp_path: Path, name: str) -> None:
-    words = ("--values", "--max-env-steps", "40") if name.endswith("gif") else ()
+    words = ("--values", "--max-env-steps", "40", "--untrained") if name.endswith("gif") else ()
     done = fastdqn("watch", str(runs["09"]), "--out", str(tmp_path / name), *words)
     assert done.returncode == 0, done.stderr
     assert "score" in done.stdout
+    assert (", untrained: a game" in done.stdout) == name.endswith("gif")
     video: Any = cv2.VideoCapture(str(tmp_path / name))
     frames = []
     while True:

@@ -1,0 +1,84 @@
+"""Scripts over ranks: alone they are what they are without; what two learn (slow)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import pytest
+import safetensors.torch
+import torch
+
+from fastdqn.networks.actor_critic import actor_critic
+from tests.helpers.scripts import CATCH, ROOT, command, fastdqn, only_run, records, summary, train
+
+SAC = ("--game", "Pendulum-v1", "--batch-size", "8", "--replay-initial", "20", "--max-env-steps", "230")
+
+
+def trained(script: str, folder: Path, *words: str, timeout: float = 290.0) -> Path:
+    """Run a script over ranks, and so in processes of its own, to its end."""
+    done = subprocess.run(
+        command(script, folder, *words), capture_output=True, text=True, cwd=ROOT, timeout=timeout, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return only_run(folder)
+
+
+def learnt(run: Path) -> tuple[bytes, list[Any]]:
+    """What must repeat: the weights, and the games."""
+    games = [
+        {name: value for name, value in one.items() if name != "elapsed"} for one in records(run, "episodes.jsonl")
+    ]
+    return (run / "weights.safetensors").read_bytes(), games
+
+
+def test_one_process_is_the_script_without_ranks(tmp_path: Path) -> None:
+    alone = learnt(train("42_sac_ranks", tmp_path / "42", *SAC, "--processes", "1", "--threads", "1"))
+    assert alone == learnt(train("31_sac", tmp_path / "31", *SAC, "--threads", "1"))
+    assert len(alone[1]) == 1
+
+
+@pytest.mark.slow
+def test_two_ranks_of_dqn_play_and_learn_catch(tmp_path: Path) -> None:
+    words = (*CATCH, "--processes", "2", "--threads", "1", "--num-envs", "4", "--max-env-steps", "3000")
+    run = trained("09_cuda_graph", tmp_path, *words)
+    said, last = summary(run), records(run, "speed.jsonl")[-1]
+    assert said["env_steps"] >= 3_000
+    due = len(range(400, said["env_steps"] + 1, 8))  # one for four env steps of each rank
+    assert due - 2 <= said["updates"] <= due  # those of the last round are not made any more
+    assert last["samples"] == said["updates"] * 2 * 8 * 4
+    assert said["mean_100"] > -0.5
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_two_ranks_learn_to_balance_the_pole(tmp_path: Path) -> None:
+    """PPO with the published settings: 20 games, played as Stable-Baselines3 does, by the likelier action."""
+    words = ("--game", "CartPole-v1", "--published", "--processes", "2", "--threads", "1")
+    run = trained("41_ppo_ranks", tmp_path, *words, timeout=880)
+    network = actor_critic((4,), 2, torch.Generator())
+    network.load_state_dict(safetensors.torch.load_file(run / "weights.safetensors"))
+    env = gymnasium.make("CartPole-v1")
+    scores: list[float] = []
+    for seed in range(20):
+        obs, over, score = env.reset(seed=1000 + seed)[0], False, 0.0
+        while not over:
+            with torch.no_grad():
+                action = int(network(torch.from_numpy(obs).unsqueeze(0))[0].argmax())
+            obs, reward, terminated, truncated, _ = env.step(action)
+            over, score = terminated or truncated, score + float(reward)
+        scores.append(score)
+    assert sum(scores) / len(scores) >= 400
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_two_ranks_learn_to_swing_up(tmp_path: Path) -> None:
+    """SAC with the published settings."""
+    run = trained("42_sac_ranks", tmp_path, "--published", "--processes", "2", "--threads", "1", timeout=3500)
+    done = fastdqn("evaluate", str(run), "--episodes", "20")
+    assert done.returncode == 0, done.stderr
+    assert json.loads((run / "evaluation-training.json").read_text())["mean"] >= -250

@@ -1,0 +1,67 @@
+"""Options of ranks: what was published, what several processes refuse, and runs of before there were any."""
+
+from __future__ import annotations
+
+import pytest
+
+from fastdqn.errors import UserError
+from fastdqn.options.fields import plain
+from fastdqn.options.groups import options_from
+from fastdqn.options.ranks import RanksOptions
+from tests.helpers.scripts import loaded, parse
+
+P41, P42 = "41_ppo_ranks", "42_sac_ranks"
+
+
+@pytest.mark.parametrize(("world", "rollout"), [(1, 32_768), (2, 16_384), (3, 10_922)])
+def test_what_was_published_of_ppo_scales_with_the_processes(world: int, rollout: int) -> None:
+    options = parse(P41, "--game", "CartPole-v1", "--published", "--processes", str(world))
+    ppo = options.ppo
+    assert (ppo.learning_rate, ppo.rollout_steps, ppo.batch_size) == (pytest.approx(1e-3 * world), rollout, 4096)
+    assert (ppo.gamma, ppo.trace_decay, ppo.epochs, ppo.clip) == (0.99, 0.95, 10, 0.2)
+    assert (ppo.entropy_weight, ppo.value_weight, ppo.max_norm, ppo.adam_epsilon) == (0.0, 0.5, 0.5, 1e-5)
+    assert ppo.learning_rate_decay == 0
+    assert "falling" not in ppo.describe()
+    assert (options.run.max_env_steps, options.run.stop_score) == (100_000 * world, None)
+    assert options.vector.num_envs == 1
+
+
+def test_what_was_published_of_sac_scales_with_the_processes() -> None:
+    options = parse(P42, "--published", "--processes", "4")
+    sac = options.sac
+    assert (sac.learning_rate, sac.batch_size, sac.replay_size, sac.replay_initial) == (4e-3, 2048, 8192, 512)
+    assert (options.run.max_env_steps, options.run.stop_score) == (40_000, None)
+    assert parse(P42, "--published", "--batch-size", "64").sac.batch_size == 64  # what is said counts
+
+
+def test_without_published_a_game_keeps_its_settings() -> None:
+    one, two = (parse(P41, "--game", "CartPole-v1", "--processes", world) for world in ("1", "2"))
+    assert one.ppo == two.ppo
+    assert one.run == two.run
+    assert parse(P41, "--published", "--processes", "2").ppo == parse(P41).ppo  # Pong
+
+
+@pytest.mark.parametrize(
+    ("script", "words", "sentence"),
+    [
+        (P41, ("--game", "seaquest", "--published"), "--published is for CartPole-v1 or pong"),
+        (P42, ("--game", "MountainCarContinuous-v0", "--published"), "--published is for Pendulum-v1; nothing was"),
+        (P41, ("--processes", "0"), "--processes must be between 1 and 1024"),
+        (P42, ("--rank-timeout", "0"), "--rank-timeout must be at least 1"),
+        (P42, ("--processes", "4", "--max-env-steps", "400"), "100 transitions in each of 4 processes"),
+        (P41, ("--processes", "2", "--rollout-steps", "1"), "of which every process needs as many"),
+        (P41, ("--processes", "2", "--rollout-steps", "3", "--batch-size", "1"), "makes 24 batches of a rollout"),
+    ],
+)
+def test_mistakes_are_one_sentence(script: str, words: tuple[str, ...], sentence: str) -> None:
+    with pytest.raises(UserError) as caught:
+        parse(script, *words)
+    assert sentence in str(caught.value)
+
+
+def test_a_run_of_before_there_were_ranks_has_one() -> None:
+    kind = loaded(P41).options_type
+    config = plain(parse(P41))
+    del config["ranks"]
+    assert options_from(kind, config).ranks == RanksOptions()
+    assert RanksOptions().describe() == ()
