@@ -21,6 +21,7 @@ import importlib
 import os
 import runpy
 import sys
+import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +29,7 @@ from typing import Any, Protocol
 
 from fastdqn import process
 from fastdqn.errors import RunError, UserError
-from fastdqn.execution.presence import EMBEDDED
+from fastdqn.execution.presence import EMBEDDED, lookouts
 from fastdqn.execution.processes import LEAVE_SECONDS, ChildProcess, Outbox, end_all
 from fastdqn.options.fields import plain
 from fastdqn.options.groups import options_from
@@ -171,12 +172,23 @@ class Children:
             self._left.enter_context(child)
             self._children.append(child)
         self._left.pop_all()  # they are ended together
+        lookouts.append(self._look)
+        self._left.callback(lookouts.remove, self._look)
         self._left.enter_context(_environment({**common, "RANK": "0", "LOCAL_RANK": "0"}))
         return self
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         self._left.close()
         end_all(self._children, LEAVE_SECONDS if error is None else 1.0)  # one that failed may have stopped for ever
+
+    def _look(self) -> None:
+        """Look after the children until they can be heard of.
+
+        Raises:
+            RunError: one has died.
+        """
+        for child in self._children:
+            child.look(time.monotonic())
 
 
 def _be_member(member: Member, environment: Mapping[str, str], outbox: Outbox) -> None:  # noqa: ARG001

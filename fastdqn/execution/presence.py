@@ -33,8 +33,13 @@ SILENT_SECONDS = 5.0
 """Without a word, after which a rank counts as gone: stopped, or cut off."""
 GRACE_SECONDS = 3.0
 """For a rank's main thread to notice that another is gone, before the process is ended."""
+START_SECONDS = 60.0
+"""At least, for all ranks to be there: imports may take long."""
 LONGEST = 1 << 20
 """Bytes of a message at most."""
+
+lookouts: list[Callable[[], None]] = []
+"""Called until all ranks are there; they raise RunError where one will not come."""
 
 
 @dataclass

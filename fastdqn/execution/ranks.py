@@ -20,7 +20,7 @@ from fastdqn import process
 from fastdqn.errors import Interrupted, RunError, UserError
 from fastdqn.execution.devices import prepare_device
 from fastdqn.execution.exchange import Exchanges, dist, first_line
-from fastdqn.execution.presence import EMBEDDED, Presence
+from fastdqn.execution.presence import EMBEDDED, START_SECONDS, Presence, lookouts
 from fastdqn.foreach import copy_all
 from fastdqn.options.game import VectorOptions
 from fastdqn.options.ranks import RanksOptions
@@ -43,6 +43,7 @@ class Ranks(Exchanges):
         self.first = self.rank == 0
         self.descent: Descent | None = None if self.alone else Averaged(self)
         """What becomes of gradients; None for what does so alone."""
+        self._start = max(options.rank_timeout, START_SECONDS)
         self.notes = options.describe()
         self._learner: Learner[Any] | None = None
 
@@ -51,7 +52,7 @@ class Ranks(Exchanges):
             return self
         address = os.environ["MASTER_ADDR"]
         try:
-            store, *_ = next(iter(dist.rendezvous("env://", timeout=timedelta(seconds=self._timeout))))
+            store, *_ = next(iter(dist.rendezvous("env://", timeout=timedelta(seconds=self._start))))
         except RuntimeError as error:
             raise RunError(f"Rank 0 cannot be reached at {address}: {first_line(error)}.") from error
         self._presence = Presence(self.rank, self.world, address, store, quiet=EMBEDDED in os.environ)
@@ -144,12 +145,14 @@ class Ranks(Exchanges):
         Raises:
             RunError: one is not in time.
         """
-        end = time.monotonic() + self._timeout
+        end = time.monotonic() + self._start
         while not presence.complete():
             self.look()
+            for look in lookouts:
+                look()
             if time.monotonic() > end:
                 late = ", ".join(str(rank) for rank in presence.missing()) if self.first else "0"
-                raise RunError(f"Rank {late} did not come within {self._timeout:g} seconds.")
+                raise RunError(f"Rank {late} did not come within {self._start:g} seconds.")
             time.sleep(0.02)
 
     def _say_failure(self, _kind: object, error: BaseException | None, _trace: object) -> None:

@@ -35,12 +35,13 @@ def a_while(run: Started) -> None:
     run.wait_until(lambda: run.updates() > 3 and any(only_run(run.folder).glob("checkpoints/*.checkpoint")))
 
 
-def pressed(run: Started, presses: int) -> float:
-    """Press Ctrl-C so often; return when that was."""
+def pressed(run: Started, presses: int, seconds: float = 0.05) -> float:
+    """Press Ctrl-C so often, with so many seconds in between; return when that was."""
     run.ctrl_c()
     if presses == 2:
-        time.sleep(0.05)
-        run.ctrl_c()
+        time.sleep(seconds)
+        if run.process.poll() is None:
+            run.ctrl_c()
     return time.monotonic()
 
 
@@ -68,6 +69,22 @@ def test_kill_9_of_a_rank(tmp_path: Path, script: str, words: tuple[str, ...]) -
     assert re.fullmatch(r"error: Rank 1 \(process \d+ on .+\) is gone: it was killed, or its machine was\.\n", err)
     assert summary(only_run(tmp_path))["reason"] == "failed"
     assert list(only_run(tmp_path).glob("checkpoints/*.checkpoint"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("presses", [0, 1])
+def test_kill_9_or_ctrl_c_while_ranks_begin(tmp_path: Path, presses: int) -> None:
+    with started("41_ppo_ranks", tmp_path, *PPO, *TWO) as run:
+        run.wait_until(lambda: len(run.players()) == 1)
+        if presses:
+            pressed(run, presses)
+        else:
+            run.players()[0].kill()
+        code, _, err = run.finish()
+    assert code == (130 if presses else 1)
+    assert ("Interrupted." if presses else "error: The rank 1 process was killed by SIGKILL.\n") in err
+    assert "Traceback" not in err
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow
@@ -109,7 +126,7 @@ def test_ctrl_c_while_a_rank_is_stopped(tmp_path: Path, presses: int) -> None:
         a_while(run)
         run.players()[0].suspend()
         time.sleep(1.0)
-        began = pressed(run, presses)
+        began = pressed(run, presses, 0.5)
         code, _, _ = run.finish()
     assert code == 130
     if presses == 2:
@@ -174,8 +191,8 @@ def test_resets_that_differ_hold_nobody_up(tmp_path: Path, script: str, words: t
 
     A rank that counted its own env steps alone would make other updates than the other one.
     """
-    rollouts = ("--num-envs", "1", "--rollout-steps", "3", "--batch-size", "2", "--epochs", "1")
-    words += (*rollouts, "--max-env-steps", "11000") if script == P41[0] else ("--max-env-steps", "4000")
+    rollouts = ("--num-envs", "1", "--rollout-steps", "4", "--batch-size", "2", "--epochs", "1")
+    words += (*rollouts, "--max-env-steps", "15000") if script == P41[0] else ("--max-env-steps", "4000")
     words += ("--checkpoint-env-steps", "1000000", "--batch-size", "2", "--learning-rate", "1e-6")
     done = subprocess.run(
         command(script, tmp_path, *words), capture_output=True, text=True, cwd=ROOT, timeout=280, check=False
