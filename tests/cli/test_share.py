@@ -187,6 +187,7 @@ def test_without_the_hubs_client(runs: TrainedRuns, monkeypatch: pytest.MonkeyPa
     assert "pip install 'fastdqn[hub]'" in done.stderr
 
 
+@pytest.mark.slow
 def test_the_demo(runs: TrainedRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stand-in for it: a network that has hardly been trained, said to have solved Pong."""
     run = Path(shutil.copytree(runs["09"], tmp_path / "run"))

@@ -219,6 +219,7 @@ def test_ctrl_c_and_a_second_sweep(tmp_path: Path) -> None:
     assert sorted(line for line in ledger(folder) if "ends" in line) == ["boxing-None-0 ends", "pong-None-0 ends"]
 
 
+@pytest.mark.slow
 def test_a_sweep_is_refused_before_it_begins(tmp_path: Path) -> None:
     words = ("sweep", "09", "--games", "pong,boxing", "--seeds", "3", "--into", str(tmp_path / "sweep"))
     done = fastdqn_says(*words, "--vary", "gamma=0.9,2")
