@@ -5,7 +5,7 @@ run (`fastdqn.execution.launch` has the contract). Neither package is imported b
 loopback interface is used unless a cluster's address is given, and nothing is reported to anybody.
 
 Ctrl-C here asks all ranks to stop, and to save, by a line to each (`fastdqn.execution.stop_line`). A second one leaves
-at once: Ray's processes and Spark's Java end with this one.
+at once, and leaves it to the engine to notice that nobody waits for it.
 """
 
 from __future__ import annotations
