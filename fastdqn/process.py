@@ -130,6 +130,8 @@ def _on_signal(number: int, _frame: FrameType | None) -> None:
     if _first and number == getattr(signal, "SIGHUP", None):  # a closed terminal: its shell sends it, and the system
         return
     _received += 1
+    if _failed and _received < FORCED_EXIT_AFTER:  # it is leaving, and has yet to say why
+        return
     _first = _first or number
     if not _running or _received >= FORCED_EXIT_AFTER:
         _tell(b"\nInterrupted.\n")
