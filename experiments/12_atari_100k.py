@@ -12,11 +12,12 @@ the update is computed, as since 08.
 import startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports below
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fastdqn import build
 from fastdqn.algorithms.dqn import PROGRESS
 from fastdqn.algorithms.exploration import epsilons_at
+from fastdqn.algorithms.resets import Resets
 from fastdqn.cli.scripts import start
 from fastdqn.execution.devices import prepare_memory
 from fastdqn.execution.graphs import Graphed, GraphedActions, graphs_on
@@ -25,6 +26,7 @@ from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions, UpdateOpt
 from fastdqn.options.evaluation import EvaluationOptions
 from fastdqn.options.game import GameOptions, VectorOptions
 from fastdqn.options.parts import PartOptions
+from fastdqn.options.resets import ResetOptions
 from fastdqn.options.run import RunOptions
 from fastdqn.runs.run import Run
 from fastdqn.schedules import target_sync_due
@@ -42,12 +44,15 @@ class Options:
     update: UpdateOptions
     agent: AgentOptions
     parts: PartOptions
+    resets: ResetOptions
     evaluation: EvaluationOptions
 
 
 def train(options: Options) -> Run:
-    dqn, steps = options.dqn, options.pace.steps
+    dqn, steps, evaluation = options.dqn, options.pace.steps, options.evaluation
     prepare_memory()
+    resets = Resets(dqn, options.resets, options.run.seed)
+    dqn = replace(dqn, n_step=resets.longest)
     device, games, learner, replay, policy, schedule, diagnostics, notes = build.games_on_device(
         *(options.run, options.game, dqn, options.pace, options.vector, options.update, options.agent, options.parts)
     )
@@ -82,6 +87,7 @@ def train(options: Options) -> Run:
             schedule(env_steps)
             for env_step in run.due(steps, dqn.replay_initial):
                 with run.timed("update"):
+                    resets.before(run.updates, learner, replay.windows)  # nothing unless it is asked for
                     run.updated(update().scalars, batch_size)
                 if target_sync_due(env_step, dqn.target_sync, steps):
                     learner.sync_target()
@@ -94,7 +100,7 @@ def train(options: Options) -> Run:
             if run.updates and diagnostics.due(run.env_steps):
                 with run.timed("reports"):
                     run.report(*diagnostics.report())
-    evaluate_final(run, options.evaluation)
+    evaluate_final(run, evaluation.evaluation_games, evaluation.evaluation_envs)
     return run
 
 

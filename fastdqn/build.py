@@ -204,7 +204,7 @@ def build_learner(
     rmsprop = dqn.rmsprop_epsilon if dqn.optimizer == "rmsprop" else None
     settings = Settings(
         *(dqn.learning_rate, dqn.adam_epsilon, rmsprop, dqn.double, agent.target_average, agent.act_with),
-        *(dqn.max_norm, bootstrap),
+        *(dqn.max_norm, dqn.weight_decay, bootstrap),
     )
     noise = torch.Generator(device).manual_seed(as_int(seeds.noise))
     augmentation = None

@@ -22,6 +22,15 @@ def linear(env_step: int, start: float, final: float, over_env_steps: int) -> fl
     return start + share * (final - start)
 
 
+def geometric(step: int, start: float, final: float, over: int) -> float:
+    """Return the value at `step` of one that each step multiplies by the same factor from `start` to `final`,
+    which is met at `over` and kept. Where one of the two is 0 it is `final` at once.
+    """
+    if start == final or min(start, final) <= 0.0:
+        return final
+    return start * (final / start) ** min(1.0, step / over)
+
+
 def target_sync_due(env_step: int, every: int, steps: int = 1) -> bool:
     """Tell whether one of the last `steps` env steps, `env_step` the newest, was a multiple of `every`.
 

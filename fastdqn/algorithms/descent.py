@@ -34,9 +34,14 @@ class Local:
 
 
 def build_adam(
-    parameters: Sequence[Tensor], learning_rate: float, epsilon: float, fused: bool, capturable: bool
-) -> torch.optim.Adam:
-    """Return Adam (Kingma & Ba 2015).
+    parameters: Sequence[Tensor],
+    learning_rate: float,
+    epsilon: float,
+    fused: bool,
+    capturable: bool,
+    decay: float = 0.0,
+) -> torch.optim.Optimizer:
+    """Return Adam (Kingma & Ba 2015), or AdamW where weights decay (Loshchilov & Hutter 2019).
 
     Args:
         parameters: all on one device.
@@ -44,10 +49,15 @@ def build_adam(
         epsilon: added to the root of the second moment.
         fused: whether a step is one kernel.
         capturable: whether a step reads its size from the device, so that it may change between two replays of a graph.
+        decay: share of each weight of two dimensions or more that a step takes off, times its size.
     """
     _keep_compiler_out()
-    lr = _step_size(parameters, learning_rate, capturable)
-    return _adam()(parameters, lr=lr, eps=epsilon, fused=fused or None, capturable=capturable)
+    lr, kind = _step_size(parameters, learning_rate, capturable), torch.optim.AdamW if decay else torch.optim.Adam
+    groups: Any = parameters
+    if decay:
+        weights, biases = [p for p in parameters if p.dim() > 1], [p for p in parameters if p.dim() <= 1]
+        groups = [{"params": weights, "weight_decay": decay}, {"params": biases, "weight_decay": 0.0}]
+    return _without_compiler(kind)(groups, lr=lr, eps=epsilon, fused=fused or None, capturable=capturable)
 
 
 def build_rmsprop(
@@ -83,18 +93,17 @@ def _step_size(parameters: Sequence[Tensor], learning_rate: float, capturable: b
     return torch.tensor(learning_rate, device=parameters[0].device) if capturable else learning_rate
 
 
-def _adam() -> type[torch.optim.Adam]:
-    """Return Adam whose step does not import torch's compiler, which would slow every start down.
+def _without_compiler(kind: Any) -> Any:
+    """Return this kind of Adam with a step that does not import torch's compiler, which would slow every start down.
 
     PyTorch's own step is wrapped into a function that imports the compiler in order to turn gradients off, which is
     done here. Once the compiler has been imported anyway, nothing is changed.
     """
-    step: Any = cast(Any, torch.optim.Adam).step
-    inner: Any = inspect.unwrap(step)
-    if "torch._dynamo" in sys.modules or inner is step:
-        return torch.optim.Adam
+    inner: Any = inspect.unwrap(kind.step)
+    if "torch._dynamo" in sys.modules or inner is kind.step:
+        return kind
 
-    class Adam(torch.optim.Adam):
+    class Adam(kind):
         def step(self, closure: Any = None) -> Any:
             with torch.no_grad():
                 return inner(self, closure)

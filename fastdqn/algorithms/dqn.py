@@ -20,6 +20,7 @@ from fastdqn.foreach import copy_all, lerp_all
 from fastdqn.networks.arithmetic import in_bf16
 from fastdqn.networks.lowered import Lowered, backward
 from fastdqn.networks.noisy import clear_noise, draw_noise, noisy_layers
+from fastdqn.networks.qnetwork import draw_first_weights
 from fastdqn.networks.torso import share_weights, torsos, use_channels_last
 from fastdqn.seam import Descent, Group
 from fastdqn.seeds import as_int
@@ -41,6 +42,7 @@ class Settings:
     target_average: float | None = None  # share by which each step moves the target; None to copy it
     act_with: Literal["online", "target"] = "online"  # the network whose greedy actions are played
     max_norm: float | None = None  # to which the gradient is clipped
+    weight_decay: float = 0.0  # AdamW's
     bootstrap: bool = True  # False where batches bring whole returns: the target network says nothing then
 
 
@@ -190,6 +192,21 @@ class DQNLearner(NothingUnfinished):
         if self._settings.target_average is None and self._settings.bootstrap:
             self._copy_target()
 
+    def reset(self, keep: float, generator: torch.Generator) -> None:
+        """Begin anew in part: torsos keep the share `keep` of their weights, the rest, and all other layers, are new
+        ones, drawn with `generator`, a CPU's; the optimiser forgets its moments (Nikishin et al. 2022; Schwarzer et al.
+        2023). Online and target network get the same new weights.
+        """
+        fresh = self._build_network()
+        draw_first_weights(fresh, generator)
+        with torch.no_grad():
+            for network in (self.network, self.target):
+                for (name, weight), new in zip(network.named_parameters(), fresh.parameters(), strict=True):
+                    weight.lerp_(new.to(self.device), 1.0 - keep if name.startswith("torso.") else 1.0)
+            for moments in self.group.optimizer.state.values():
+                for value in moments.values():
+                    value.zero_()
+
     def set_learning_rate(self, learning_rate: float) -> None:
         """Change the step size of all later updates, graphed ones too; does not wait for the device."""
         set_learning_rate(self.group.optimizer, learning_rate)
@@ -276,7 +293,8 @@ class DQNLearner(NothingUnfinished):
         form, rate, epsilon = self.form, self._settings.learning_rate, self._settings.rmsprop_epsilon
         if epsilon is not None:
             return build_rmsprop(parameters, rate, epsilon, form.capturable)
-        return build_adam(parameters, rate, self._settings.adam_epsilon, form.fused, form.capturable)
+        adam = self._settings
+        return build_adam(parameters, rate, adam.adam_epsilon, form.fused, form.capturable, adam.weight_decay)
 
     def _arithmetic(self) -> AbstractContextManager[object]:
         return in_bf16(self.device, self.form.bf16)

@@ -57,6 +57,9 @@ class DQNOptions:
     rmsprop_epsilon: float = 0.01 / 32**2
     """RMSProp's, added to the variance of the gradient under its root (Mnih et al. 2015: 0.01, for the sum of the
     gradients of 32 transitions; here they are averaged)."""
+    weight_decay: float = 0.0
+    """Share of every weight but biases that a step takes off, times the step size (AdamW, Loshchilov & Hutter 2019;
+    Schwarzer et al. 2023 take 0.1)."""
     max_norm: float | None = None
     """The gradient is clipped to this norm; by default not at all."""
 
@@ -76,6 +79,9 @@ class DQNOptions:
         above_zero(self.adam_epsilon, "--adam-epsilon")
         above_zero(self.rmsprop_epsilon, "--rmsprop-epsilon")
         above_zero(self.max_norm, "--max-norm")
+        between(self.weight_decay, 0.0, 100.0, "--weight-decay")
+        if self.weight_decay > 0.0 and self.optimizer != "adam":
+            raise UserError("--weight-decay is Adam's; leave it out, or --optimizer rmsprop.")
         if self.replay_initial > self.replay_size:
             raise UserError(
                 f"--replay-initial {self.replay_initial} cannot be more than --replay-size {self.replay_size}; "

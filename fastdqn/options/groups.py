@@ -18,6 +18,7 @@ from fastdqn.options.fields import changes_learning
 from fastdqn.options.game import GameOptions, PlayerOptions, VectorOptions
 from fastdqn.options.parts import FreezeOptions, PartOptions, ReturnOptions, SeriesOptions
 from fastdqn.options.ranks import RanksOptions
+from fastdqn.options.resets import ResetOptions
 from fastdqn.options.run import RunOptions
 from fastdqn.options.sac import SACOptions, SessionOptions
 from fastdqn.options.trainer import TrainerOptions
@@ -43,6 +44,7 @@ class Groups:
     returns: ReturnOptions | None = None
     series: SeriesOptions | None = None
     freeze: FreezeOptions | None = None
+    resets: ResetOptions | None = None
     evaluation: EvaluationOptions | None = None
     a2c: A2COptions | None = None
     ppo: PPOOptions | None = None

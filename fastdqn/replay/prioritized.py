@@ -31,6 +31,7 @@ class PrioritizedReplay:
 
     def __init__(self, frames: FrameReplay, exponent: float = 0.6, floor: float = 1e-6) -> None:
         self.frames = frames
+        self.windows = frames.windows
         self.device, self.generator = frames.device, frames.generator
         self.priorities = Priorities(frames.size, frames.device)
         self._exponent = exponent

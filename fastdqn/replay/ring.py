@@ -21,6 +21,7 @@ from torch import Tensor
 from fastdqn.errors import UserError
 from fastdqn.replay.memory import check_device_memory, empty_frames, replay_device
 from fastdqn.replay.saving import RowSaver
+from fastdqn.replay.windows import Windows
 from fastdqn.states import Later, copied, set_generator, unpack
 from fastdqn.types import Batch, Frame, VectorStep, parts_of
 
@@ -101,8 +102,7 @@ class FrameReplay:
         self._games = torch.arange(num_envs, device=device)
         self._zero = torch.tensor(size, device=device)
         self._back = torch.arange(stack - 1, -1, -1, device=device)  # 3, 2, 1, 0
-        self._ahead = torch.arange(n_step, device=device)
-        self._gammas = torch.tensor([gamma**k for k in range(n_step + 1)], dtype=torch.float32, device=device)
+        self.windows = Windows(n_step, gamma, device)
         self._order = torch.arange(CANDIDATES, 0, -1, device=device).unsqueeze(1)
         pin = device.type == "cuda"
         self._staged_frames = [torch.empty(num_envs, *frame_shape, dtype=torch.uint8, pin_memory=pin) for _ in range(2)]
@@ -234,20 +234,10 @@ class FrameReplay:
 
         The caller makes sure that those are stored and their windows complete.
         """
-        row = self.slots((time.unsqueeze(1) + self._ahead), game.unsqueeze(1))  # (B, n)
-        ended = self._ended[row]
-        before = torch.cumsum(ended, dim=1) - ended.to(torch.int64)  # ends before this env step of the window
-        inside = before == 0
-        steps = inside.sum(dim=1)  # (B,), k
-        reward = (self._reward[row] * self._gammas[:-1] * inside).sum(dim=1)
-        terminated = (self._terminated[row] & inside).any(dim=1)
+        row = self.slots(time.unsqueeze(1) + self.windows.ahead, game.unsqueeze(1))  # (B, n)
+        reward, discount, steps = self.windows.returns(self._reward[row], self._terminated[row], self._ended[row])
         there = self.learner_device
-        return Batch(
-            *self.seen(time, game),
-            reward.to(there),
-            self._gammas[steps].masked_fill(terminated, 0.0).to(there),
-            self._gather(time + steps, game),
-        )
+        return Batch(*self.seen(time, game), reward.to(there), discount.to(there), self._gather(time + steps, game))
 
     def seen(self, time: Tensor, game: Tensor) -> tuple[Tensor, Tensor]:
         """Return the observations (B, C, H, W) of rows and games, int64 (B,) each, and the actions (B,) taken then."""

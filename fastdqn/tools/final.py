@@ -10,7 +10,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from fastdqn import process, terminal
 from fastdqn.envs import games
-from fastdqn.options.evaluation import EvaluationOptions
 from fastdqn.runs.folder import hold, let_go, saving, write_json
 from fastdqn.runs.run import Run
 from fastdqn.seeds import as_int, seeds_of
@@ -19,7 +18,7 @@ from fastdqn.tools.evaluate import PROTOCOLS, Score, evaluate, load_agent
 PROTOCOL = "atari-100k"
 
 
-def evaluate_final(run: Run, options: EvaluationOptions) -> None:
+def evaluate_final(run: Run, count: int, at_once: int) -> None:
     """Let the final weights of a run that has made all its env steps play whole games by the protocol of Atari-100k,
     and write what they score into its summary.json as `evaluation`.
 
@@ -27,12 +26,17 @@ def evaluate_final(run: Run, options: EvaluationOptions) -> None:
     when the run is resumed, and one that is there already is not. Environments of one's own are played as they were
     trained.
 
+    Args:
+        run: that has ended.
+        count: games; 0 for none.
+        at_once: of these, games played at once.
+
     Raises:
         UserError: another process has the run's folder, or its weights cannot be read.
         RunError: the summary cannot be written.
     """
     path = run.folder / "summary.json"
-    if run.reason != "max-env-steps" or options.evaluation_games == 0:
+    if run.reason != "max-env-steps" or count == 0:
         return
     summary: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     if "evaluation" in summary:
@@ -42,7 +46,7 @@ def evaluate_final(run: Run, options: EvaluationOptions) -> None:
         lock = hold(run.folder)  # another process may resume it meanwhile
     try:
         with process.running():
-            score = _played(run, options, as_int(seeds_of(run.options.seed).fresh), console)
+            score = _played(run, count, at_once, as_int(seeds_of(run.options.seed).fresh), console)
         if score.stopped:
             console.print(f"the evaluation was stopped; --resume {run.folder} plays it again", soft_wrap=True)
             return
@@ -59,8 +63,8 @@ def evaluate_final(run: Run, options: EvaluationOptions) -> None:
         let_go(run.folder, lock)
 
 
-def _played(run: Run, options: EvaluationOptions, seed: int, console: Any) -> Score:
-    threads, count = run.options.threads or process.cores(), options.evaluation_games
+def _played(run: Run, count: int, at_once: int, seed: int, console: Any) -> Score:
+    threads = run.options.threads or process.cores()
     torch.set_num_threads(threads)
     atari = games.is_atari(run.game)
     agent = load_agent(run.folder, run.device, None if atari else run.game)
@@ -70,7 +74,7 @@ def _played(run: Run, options: EvaluationOptions, seed: int, console: Any) -> Sc
         return evaluate(
             agent,
             PROTOCOL if atari else "training",
-            min(options.evaluation_envs, count),
+            min(at_once, count),
             seed,
             episodes=count,
             epsilon=PROTOCOLS[PROTOCOL].epsilon,

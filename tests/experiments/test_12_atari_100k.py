@@ -38,10 +38,18 @@ def short_games(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(final.PROTOCOLS, final.PROTOCOL, final.PROTOCOLS[final.PROTOCOL]._replace(changes=changes))
 
 
-def test_n_and_n_more_are_2n_with_the_evaluation(tmp_path: Path) -> None:
+OURS = (
+    *("--reset-updates", "50", "--first-n-step", "5", "--first-gamma", "0.9", "--horizon-updates", "20"),
+    *("--target-average", "0.05", "--act-with", "target", "--weight-decay", "0.1", "--random-shift", "4"),
+    *("--random-intensity", "0.05"),
+)
+
+
+@pytest.mark.parametrize("more", [(), pytest.param(OURS, marks=pytest.mark.slow)])
+def test_n_and_n_more_are_2n_with_the_evaluation(tmp_path: Path, more: tuple[str, ...]) -> None:
     """Weights, replay, games and random numbers bit for bit; the evaluation is only of the final weights."""
-    whole = train(SCRIPT, tmp_path / "whole", *BRIEF, *GAMES, "--max-env-steps", "240")
-    run = train(SCRIPT, tmp_path / "half", *BRIEF, *GAMES, "--max-env-steps", "120")
+    whole = train(SCRIPT, tmp_path / "whole", *BRIEF, *more, *GAMES, "--max-env-steps", "240")
+    run = train(SCRIPT, tmp_path / "half", *BRIEF, *more, *GAMES, "--max-env-steps", "120")
     assert records(run, "speed.jsonl")[-1]["updates"] == 120 - 60  # at env steps 60 to 119
     assert "evaluation: 5 games" in resume(SCRIPT, run, "--max-env-steps", "240")
     same(state_at_the_end(whole), state_at_the_end(run))
