@@ -5,6 +5,8 @@ python bench/sb3_sac.py '{"game": "Pendulum-v1", "env_steps": 2000, ...}'
 
 from __future__ import annotations
 
+import startup  # noqa: F401 - first: Ctrl-C during the imports below
+
 import importlib
 import json
 import sys

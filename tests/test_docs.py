@@ -67,7 +67,13 @@ def test_the_environment_of_the_example_is_gymnasiums_and_can_be_won(own: Path) 
         assert reward == 1.0
 
 
-@pytest.mark.parametrize("script", ["01_baseline", "05_opencv_wrappers", "09_cuda_graph"])
+@pytest.mark.parametrize(
+    "script",
+    [
+        *(pytest.param(script, marks=pytest.mark.slow) for script in ("01_baseline", "05_opencv_wrappers")),
+        "09_cuda_graph",
+    ],
+)
 def test_the_environment_of_the_example_is_trained_looked_at_and_resumed(own: Path, script: str) -> None:
     """docs/own-environment.md: its command line for a few steps, in the folder of catch.py."""
     training, looking = (

@@ -79,8 +79,22 @@ def test_a_series_of_losses_notices_each_change(monkeypatch: pytest.MonkeyPatch)
         assert other[since:] != first[since:], place
 
 
-@pytest.mark.parametrize("bf16", [False, True])
-@pytest.mark.parametrize("variant", VARIANTS)
+SIMPLEST_AND_ALL = ("dqn", "rainbow")
+"""Variants whose graphs in bf16 are among the tests of every change."""
+
+
+@pytest.mark.parametrize(
+    ("variant", "bf16"),
+    [
+        *((variant, False) for variant in VARIANTS),
+        *((variant, True) for variant in VARIANTS if variant in SIMPLEST_AND_ALL),
+        *(
+            pytest.param(variant, True, marks=pytest.mark.slow)
+            for variant in VARIANTS
+            if variant not in SIMPLEST_AND_ALL
+        ),
+    ],
+)
 def test_the_graph_of_each_variant_equals_its_eager_update(device: torch.device, variant: str, bf16: bool) -> None:
     form = dataclasses.replace(CAPTURABLE, bf16=bf16)
     eager, graph = (losses_of(variant, form, device, graphed) for graphed in (False, True))

@@ -25,6 +25,7 @@ WRAPPERS = {
     "09_cuda_graph": "vector",
     "10_rainbow": "vector",
     "11_pong_in_seconds": "vector",
+    "12_atari_100k": "vector",
     "20_a2c": "vector",
     "21_a3c_data": "vector",
     "22_a3c_grad": "vector",

@@ -75,7 +75,7 @@ AVERAGE = ("--prioritized", "--importance-decay", "260", "--target-average", "0.
         ("01_baseline", PLAIN),
         pytest.param("02_play_steps", (*PLAIN, "--steps", "4"), marks=pytest.mark.slow),
         *(pytest.param(script, VECTOR, marks=pytest.mark.slow) for script in ("06_vector_env", "08_overlap")),
-        ("07_device_replay", VECTOR),
+        pytest.param("07_device_replay", VECTOR, marks=pytest.mark.slow),
         ("09_cuda_graph", (*VECTOR, "--center-frames", "--final-learning-rate", "1e-5")),
         pytest.param("01_baseline", (*PLAIN, "--game", DOTS), marks=pytest.mark.slow),
         ("07_device_replay", (*VECTOR, "--game", DOTS)),
