@@ -148,6 +148,7 @@ def test_a_sweep_ends_each_run_once(tmp_path: Path) -> None:
     ]
     found = results(folder)["pong-a-1"]
     assert (found["score"], found["score_of"], found["env_steps"], found["cpu"]) == (2.0, "final", 10, "fake")
+    assert found["cores"] == 1  # that it had, whatever its machine has
     assert found["options"] == {"agent": "a", "learning_rate": 1e-4, "name": "pong", "seed": 1}
     elsewhere = tmp_path / "elsewhere"
     shutil.copytree(folder / "results", elsewhere / "results")
@@ -192,6 +193,15 @@ def test_results_that_are_no_good_are_set_aside(tmp_path: Path) -> None:
         f"pong-None-{i}"[:5] + str(i): i for i in range(4)
     }
     assert len(list(place.glob("*.set-aside"))) == 3
+
+
+def test_a_run_without_a_score_has_failed(tmp_path: Path) -> None:
+    """It has finished no game, and was not evaluated: there is no number to write down."""
+    done = swept(tmp_path / "sweep", "--games", "pong", "--", "--mute", "--seconds", "0")
+    assert done.returncode == 1
+    assert "has no score: it has finished no game, and was not evaluated" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert results(tmp_path / "sweep") == {}
 
 
 def test_ctrl_c_and_a_second_sweep(tmp_path: Path) -> None:
