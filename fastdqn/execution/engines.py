@@ -153,14 +153,15 @@ def _ray_job(member: Reached, world: int, address: str | None, folder: str) -> N
 
 def _ray_rank(config: Mapping[str, Any]) -> None:
     """What one of Ray's processes does: it leaves Ray's process group, of which rank 0 agrees a free port with all."""
+    import torch
     from torch import distributed
 
     dist: Any = distributed  # whose signatures are partly unknown
-    port = [_free_port(os.environ["MASTER_ADDR"])]
+    port = torch.tensor([_free_port(os.environ["MASTER_ADDR"])])
     if dist.is_initialized():  # it is not where there is one rank
-        dist.broadcast_object_list(port, src=0)
+        dist.broadcast(port, 0)
         dist.destroy_process_group()
-    os.environ["MASTER_PORT"] = str(port[0])
+    os.environ["MASTER_PORT"] = str(int(port))
     config["member"]()
 
 
