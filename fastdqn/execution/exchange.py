@@ -8,6 +8,7 @@ signal through until it is over, which it never is where another rank hangs.
 from __future__ import annotations
 
 import math
+import socket
 import time
 from collections.abc import Sequence
 from datetime import timedelta
@@ -25,6 +26,7 @@ from fastdqn.types import EpisodeEnd
 dist: Any = torch.distributed  # whose signatures are partly unknown
 SLICE = timedelta(seconds=0.2)
 """Of waiting, after which signals and other ranks are looked at."""
+LOOPBACK = "127.0.0.1"
 PATIENCE = 3.0
 """Seconds for which others are waited for after a signal, so that the run can be resumed exactly; between two rounds it
 is so long for each exchange, and longer where a checkpoint is gathered or written."""
@@ -174,6 +176,19 @@ class Exchanges:
         self._broken_off = True
         process.fail()
         raise RunError(sentence)
+
+
+def loopback_store() -> Any:
+    """Return a `TCPStore` that is served on the loopback interface alone, at a port that is free: by itself PyTorch
+    listens on all interfaces, whatever address it is given.
+
+    Before 2.8 only PyTorch's other server, without libuv, takes a socket that listens already.
+    """
+    server = socket.create_server((LOOPBACK, 0))
+    port = int(server.getsockname()[1])
+    newer = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 8)
+    served = {"is_master": True, "wait_for_workers": False, "master_listen_fd": server.detach()}
+    return dist.TCPStore(LOOPBACK, port, **served, use_libuv=newer)
 
 
 def first_line(error: BaseException) -> str:

@@ -11,13 +11,14 @@ from types import SimpleNamespace
 from typing import Any, cast
 from unittest import mock
 
+import psutil
 import pytest
 import torch
 
 from fastdqn import process
 from fastdqn.errors import Interrupted, RunError, UserError
 from fastdqn.execution import exchange
-from fastdqn.execution.exchange import Exchanges, dist
+from fastdqn.execution.exchange import Exchanges, dist, loopback_store
 from fastdqn.execution.launch import joins, words_of_environment
 from fastdqn.execution.presence import Presence
 from fastdqn.execution.ranks import ALONE, Ranks
@@ -156,6 +157,21 @@ def test_a_stranger_on_the_line_is_nobody() -> None:
                 assert presence.missing() == []
                 assert presence.lost is None
         assert presence.lost is None  # it has left as it should
+
+
+@pytest.mark.parametrize("version", ["2.4.1", torch.__version__])
+def test_the_store_of_children_listens_on_the_loopback_interface_alone(
+    monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    """The control: PyTorch's own listens on all interfaces."""
+    monkeypatch.setattr(torch, "__version__", version)
+    store, own = loopback_store(), dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    listening = {one.laddr.port: one.laddr.ip for one in psutil.Process().net_connections() if one.status == "LISTEN"}
+    assert listening[store.port] == "127.0.0.1"
+    assert listening[own.port] in ("::", "0.0.0.0")
+    other = dist.TCPStore("127.0.0.1", store.port, is_master=False)
+    other.set("said", "by another")
+    assert store.get("said") == b"by another"
 
 
 class Slow:
