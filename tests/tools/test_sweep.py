@@ -236,6 +236,7 @@ def test_a_sweep_is_refused_before_it_begins(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert done.stderr == "error: --gamma must be between 0 and 1, not 2; no run has begun.\n"
     assert not (tmp_path / "sweep" / "runs").exists()
+    assert not (tmp_path / "sweep" / "plan.json").exists()  # the values that are meant may still be given
 
 
 def test_scripts_that_cannot_be_asked_are_not(tmp_path: Path) -> None:
