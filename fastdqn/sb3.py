@@ -12,6 +12,7 @@ step: who makes one more waits for the others in vain.
 from __future__ import annotations
 
 import atexit
+import io
 import math
 import os
 from collections.abc import Iterator, Sequence
@@ -78,9 +79,19 @@ def _begin_alike(model: Any, optimizers: list[Any]) -> None:
         dist.broadcast(there, 0)
         tensor.data.copy_(there)
     for optimizer in optimizers:
-        said = [optimizer.state_dict()]
-        dist.broadcast_object_list(said, src=0)
-        optimizer.load_state_dict(said[0])
+        written = io.BytesIO()
+        torch.save(optimizer.state_dict(), written)
+        said = _first(torch.frombuffer(bytearray(written.getvalue()), dtype=torch.uint8))
+        optimizer.load_state_dict(torch.load(io.BytesIO(said.numpy().tobytes()), weights_only=True))
+
+
+def _first(data: Any) -> Any:
+    """Return rank 0's `data`, uint8, which may be of another length than those of the others."""
+    size = torch.tensor([len(data)])
+    dist.broadcast(size, 0)
+    said = data if dist.get_rank() == 0 else torch.zeros(int(size), dtype=torch.uint8)
+    dist.broadcast(said, 0)
+    return said
 
 
 def _average(parameters: list[Any]) -> None:

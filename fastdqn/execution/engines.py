@@ -1,8 +1,9 @@
 """Ranks that Ray or Spark starts: on this machine, or on the machines of a cluster.
 
 Both run a `member` in so many processes, with torchrun's variables in the environment, and return the exit code of the
-run (`fastdqn.execution.launch` has the contract). Neither package is imported before it is asked for. Nothing but the
-loopback interface is used unless a cluster's address is given, and nothing is reported to anybody.
+run (`fastdqn.execution.launch` has the contract). Neither package is imported before it is asked for. Unless a
+cluster's address is given ranks speak over the loopback interface, although PyTorch's store listens on all of them, and
+nothing is reported to anybody.
 
 Ctrl-C here asks all ranks to stop, and to save, by a line to each (`fastdqn.execution.stop_line`). A second one leaves
 at once, and leaves it to the engine to notice that nobody waits for it.
@@ -153,14 +154,15 @@ def _ray_job(member: Reached, world: int, address: str | None, folder: str) -> N
 
 def _ray_rank(config: Mapping[str, Any]) -> None:
     """What one of Ray's processes does: it leaves Ray's process group, of which rank 0 agrees a free port with all."""
+    import torch
     from torch import distributed
 
     dist: Any = distributed  # whose signatures are partly unknown
-    port = [_free_port(os.environ["MASTER_ADDR"])]
+    port = torch.tensor([_free_port(os.environ["MASTER_ADDR"])])
     if dist.is_initialized():  # it is not where there is one rank
-        dist.broadcast_object_list(port, src=0)
+        dist.broadcast(port, 0)
         dist.destroy_process_group()
-    os.environ["MASTER_PORT"] = str(port[0])
+    os.environ["MASTER_PORT"] = str(int(port))
     config["member"]()
 
 

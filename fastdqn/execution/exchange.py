@@ -7,6 +7,8 @@ signal through until it is over, which it never is where another rank hangs.
 
 from __future__ import annotations
 
+import math
+import socket
 import time
 from collections.abc import Sequence
 from datetime import timedelta
@@ -24,8 +26,10 @@ from fastdqn.types import EpisodeEnd
 dist: Any = torch.distributed  # whose signatures are partly unknown
 SLICE = timedelta(seconds=0.2)
 """Of waiting, after which signals and other ranks are looked at."""
+LOOPBACK = "127.0.0.1"
 PATIENCE = 3.0
-"""Seconds for which others are waited for after a signal, so that the run can be resumed exactly."""
+"""Seconds for which others are waited for after a signal, so that the run can be resumed exactly; between two rounds it
+is so long for each exchange, and longer where a checkpoint is gathered or written."""
 CHUNK = 1 << 26
 """Bytes that are sent at once."""
 _EPISODE = len(EpisodeEnd._fields)  # numbers
@@ -86,16 +90,21 @@ class Exchanges:
                     ends.append(EpisodeEnd(score, int(frames), bool(truncated), int(place) + rank * at_once))
         return int(sum(steps for steps, *_ in said)), tuple(ends)
 
-    def tell(self, order: int) -> int:
-        """Return rank 0's `order`, which it tells all others."""
+    def tell(self, order: int, writing: bool = False) -> int:
+        """Return rank 0's `order`, which it tells all others.
+
+        Args:
+            order: of rank 0.
+            writing: whether rank 0 may first write a checkpoint; then it is waited for as long as it lives.
+        """
         said = torch.tensor([order])
-        self._wait(dist.broadcast(said, 0, async_op=True))
+        self._wait(dist.broadcast(said, 0, async_op=True), math.inf if writing else PATIENCE)
         return int(said)
 
     def send(self, data: bytes, source: int) -> bytes:
         """Return what rank `source` sends to all; the `data` of others are not looked at."""
         size = torch.tensor([len(data)])
-        self._wait(dist.broadcast(size, source, async_op=True))
+        self._wait(dist.broadcast(size, source, async_op=True), self._timeout)
         pieces: list[bytes] = []
         for begin in range(0, int(size), CHUNK):
             count = min(CHUNK, int(size) - begin)
@@ -103,7 +112,7 @@ class Exchanges:
                 piece = torch.frombuffer(bytearray(data[begin : begin + count]), dtype=torch.uint8)
             else:
                 piece = torch.zeros(count, dtype=torch.uint8)
-            self._wait(dist.broadcast(piece, source, async_op=True))
+            self._wait(dist.broadcast(piece, source, async_op=True), self._timeout)
             pieces.append(b"" if self.rank == source else piece.numpy().tobytes())
         return data if self.rank == source else b"".join(pieces)
 
@@ -116,8 +125,13 @@ class Exchanges:
         if self._presence is not None and self._presence.lost is not None:
             self.end(self._presence.notice() or "")
 
-    def _wait(self, work: Any) -> None:
+    def _wait(self, work: Any, patience: float | None = None) -> None:
         """Wait for an exchange.
+
+        Args:
+            work: the exchange.
+            patience: seconds for which others are waited for in it although a signal asks this process to stop; by
+                default `PATIENCE` in all exchanges since the signal was noticed.
 
         Raises:
             RunError: another rank is gone, has failed or has hung.
@@ -138,10 +152,10 @@ class Exchanges:
             now = time.monotonic()
             if process.stop_signal():
                 self._stopping = self._stopping or now
-                if now - self._stopping > PATIENCE:
+                if now - self._stopping > PATIENCE and now - began > (patience or 0.0):
                     self._broken_off = True
                     raise Interrupted
-            if now - began > self._timeout:
+            if now - began > max(self._timeout, patience or 0.0):
                 late = self._presence.behind()
                 self.end(f"{late} did not come for {self._timeout:g} seconds and counts as hung.")
 
@@ -162,6 +176,19 @@ class Exchanges:
         self._broken_off = True
         process.fail()
         raise RunError(sentence)
+
+
+def loopback_store() -> Any:
+    """Return a `TCPStore` that is served on the loopback interface alone, at a port that is free: by itself PyTorch
+    listens on all interfaces, whatever address it is given.
+
+    Before 2.8 only PyTorch's other server, without libuv, takes a socket that listens already.
+    """
+    server = socket.create_server((LOOPBACK, 0))
+    port = int(server.getsockname()[1])
+    newer = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 8)
+    served = {"is_master": True, "wait_for_workers": False, "master_listen_fd": server.detach()}
+    return dist.TCPStore(LOOPBACK, port, **served, use_libuv=newer)
 
 
 def first_line(error: BaseException) -> str:

@@ -155,13 +155,13 @@ class Children:
         self._left = contextlib.ExitStack()
 
     def __enter__(self) -> Children:
-        from fastdqn.execution.exchange import dist
+        from fastdqn.execution.exchange import LOOPBACK, loopback_store
 
-        self._store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        self._store = loopback_store()
         common = {
             "WORLD_SIZE": str(self._world),
             "LOCAL_WORLD_SIZE": str(self._world),
-            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_ADDR": LOOPBACK,
             "MASTER_PORT": str(self._store.port),
             "TORCHELASTIC_USE_AGENT_STORE": "True",  # rank 0 is served, too
             "GLOO_SOCKET_IFNAME": os.environ.get("GLOO_SOCKET_IFNAME", "lo" if sys.platform == "linux" else "lo0"),

@@ -36,7 +36,8 @@ class Checkpointing:
         self._run = run
         self._say = say
         self._files = Checkpoints(folder, about, begun or None)
-        self._keeps_replay = run.checkpoint_replay
+        self.keeps_replay = run.checkpoint_replay
+        """Whether the next checkpoint holds the replay."""
         self._next = self._after(process.elapsed())
         self._next_env_steps = begun + (run.checkpoint_env_steps or 0)
         self._newest: int | None = None  # env steps
@@ -74,7 +75,7 @@ class Checkpointing:
         try:
             self._say_saved(self._files.ended(wait))
         except OSError as error:
-            if not self._keeps_replay or REPLAY not in self.parts:
+            if not self.keeps_replay or REPLAY not in self.parts:
                 raise
             self._leave_replay_out(error.strerror or str(error))
             again()
@@ -88,11 +89,11 @@ class Checkpointing:
         return self._run.checkpoints and bool(self.parts)
 
     def _states(self, state: dict[str, Any]) -> dict[str, Any]:
-        parts = {name: part.state() for name, part in self.parts.items() if self._keeps_replay or name != REPLAY}
+        parts = {name: part.state() for name, part in self.parts.items() if self.keeps_replay or name != REPLAY}
         return {"run": state, "parts": parts}
 
     def _leave_replay_out(self, why: str) -> None:
-        self._keeps_replay = False
+        self.keeps_replay = False
         self._say(f"the checkpoint could not be written ({why}); checkpoints now leave the replay out")
 
     def _say_saved(self, saved: Saved | None) -> None:

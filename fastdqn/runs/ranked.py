@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace, TracebackType
 from typing import Any, Protocol
@@ -45,8 +45,8 @@ class Company(Protocol):
         """Return the env steps and the games of all."""
         ...
 
-    def tell(self, order: int) -> int:
-        """Return rank 0's order, which it tells all others."""
+    def tell(self, order: int, writing: bool = False) -> int:
+        """Return rank 0's order, which it tells all others; `writing` says that it may first write a checkpoint."""
         ...
 
     def send(self, data: bytes, source: int) -> bytes:
@@ -90,10 +90,9 @@ class LeadingRun(Run):
         warm_up: int = 0,
     ) -> None:
         self._company = company
-        self._others = _Others(company)
+        self._others = _Others(company, lambda: self._checkpointing.keeps_replay)
         self._unchecked = False
         super().__init__(script, options, device, wrappers, notes, progress, warm_up)
-        self._others.order = STATES if self.options.checkpoint_replay else STATES_WITHOUT_REPLAY
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -153,14 +152,14 @@ class LeadingRun(Run):
 class _Others(NothingUnfinished):
     """What the other ranks have for themselves, as a part of checkpoints."""
 
-    def __init__(self, company: Company) -> None:
-        self.order = STATES
+    def __init__(self, company: Company, with_replay: Callable[[], bool]) -> None:
+        self._with_replay = with_replay
         self.states: dict[str, bytes] = {}  # by rank
         self._company = company
 
     def state(self) -> dict[str, Any]:
         """Return it; all ranks are between two rounds."""
-        self._company.tell(self.order)
+        self._company.tell(STATES if self._with_replay() else STATES_WITHOUT_REPLAY)
         said = {str(rank): self._company.send(b"", rank) for rank in range(1, self._company.world)}
         return {rank: torch.frombuffer(bytearray(data), dtype=torch.uint8) for rank, data in said.items()}
 
@@ -198,8 +197,8 @@ class FollowingRun:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         if error is None:
-            while self._company.tell(0) != LEAVE:  # the checkpoint at the end
-                self._give_state()
+            while (order := self._company.tell(0, writing=True)) != LEAVE:  # the checkpoint at the end
+                self._give_state(order)
         return isinstance(error, Interrupted)
 
     @property
@@ -261,7 +260,7 @@ class FollowingRun:
             else:
                 self._give_state(order)
 
-    def _give_state(self, order: int = STATES) -> None:
+    def _give_state(self, order: int) -> None:
         for rank in range(1, self._company.world):
             data = b""
             if rank == self._company.rank:

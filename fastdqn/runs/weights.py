@@ -19,6 +19,17 @@ from fastdqn.runs.folder import write_whole
 FILE = "weights.safetensors"
 _CHECKSUM = "crc32"
 """What the file's metadata call the checksum of all weights."""
+_TYPES = {
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.float64,
+    torch.uint8,
+    torch.int32,
+    torch.int64,
+    torch.bool,
+}
+"""Of numbers that a network may have; not all others can be looked at for being finite."""
 
 
 class Weights:
@@ -74,7 +85,7 @@ def read_weights(run: Path) -> dict[str, Tensor]:
     """Return the weights in a run's folder.
 
     Raises:
-        UserError: there are none, the file is damaged, or they are no finite numbers.
+        UserError: there are none, the file is damaged, or they are no finite numbers, or of a strange type.
     """
     path = run / FILE
     if not path.is_file():
@@ -87,6 +98,8 @@ def read_weights(run: Path) -> dict[str, Tensor]:
     except (OSError, ValueError, safetensors.SafetensorError) as error:
         why = (isinstance(error, OSError) and error.strerror) or "it is cut short, or no file of weights"
         raise UserError(f"The weights of the run {run} cannot be read from {FILE}: {why}.") from error
+    if not {tensor.dtype for tensor in weights.values()} <= _TYPES:
+        raise UserError(f"The {FILE} of the run {run} has numbers of a type that no network here has.")
     said = about.get(_CHECKSUM)
     if said is None:
         raise UserError(f"The {FILE} of the run {run} has no checksum: it is damaged, or an older fastdqn wrote it.")

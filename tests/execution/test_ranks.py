@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import os
 import socket
-from typing import Any
+import time
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any, cast
 from unittest import mock
 
+import psutil
 import pytest
 import torch
 
-from fastdqn.errors import UserError
-from fastdqn.execution.exchange import dist
+from fastdqn import process
+from fastdqn.errors import Interrupted, RunError, UserError
+from fastdqn.execution import exchange
+from fastdqn.execution.exchange import Exchanges, dist, loopback_store
 from fastdqn.execution.launch import joins, words_of_environment
 from fastdqn.execution.presence import Presence
 from fastdqn.execution.ranks import ALONE, Ranks
@@ -150,3 +157,62 @@ def test_a_stranger_on_the_line_is_nobody() -> None:
                 assert presence.missing() == []
                 assert presence.lost is None
         assert presence.lost is None  # it has left as it should
+
+
+@pytest.mark.parametrize("version", ["2.4.1", torch.__version__])
+def test_the_store_of_children_listens_on_the_loopback_interface_alone(
+    monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    """The control: PyTorch's own listens on all interfaces."""
+    monkeypatch.setattr(torch, "__version__", version)
+    store, own = loopback_store(), dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    listening = {one.laddr.port: one.laddr.ip for one in psutil.Process().net_connections() if one.status == "LISTEN"}
+    assert listening[store.port] == "127.0.0.1"
+    assert listening[own.port] in ("::", "0.0.0.0")
+    other = dist.TCPStore("127.0.0.1", store.port, is_master=False)
+    other.set("said", "by another")
+    assert store.get("said") == b"by another"
+
+
+class Slow:
+    """An exchange that others come to after some time."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.monotonic() + seconds
+
+    def is_completed(self) -> bool:
+        return time.monotonic() >= self._end
+
+    def wait(self, slice_: timedelta) -> None:
+        time.sleep(min(slice_.total_seconds(), max(0.0, self._end - time.monotonic())))
+        if not self.is_completed():
+            raise RuntimeError("the slice is over")
+
+
+@pytest.mark.parametrize(
+    ("patience", "asked", "raised"),
+    [
+        (None, True, Interrupted),
+        (0.05, True, Interrupted),
+        (10.0, True, None),
+        (math.inf, True, None),
+        (math.inf, False, None),
+        (None, False, RunError),
+    ],
+)
+def test_who_gathers_or_writes_a_checkpoint_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, patience: float | None, asked: bool, raised: type[Exception] | None
+) -> None:
+    """A signal long ago, or the time limit, ends no wait for what takes its time; in the middle of a round they do."""
+    monkeypatch.setattr(exchange, "PATIENCE", 0.05)
+    monkeypatch.setattr(exchange, "SLICE", timedelta(seconds=0.02))
+    monkeypatch.setattr(process, "stop_signal", lambda: 2 if asked else 0)
+    monkeypatch.setattr(process, "fail", lambda: None)
+    ranks = Exchanges(0, 2, timeout=0.1)
+    ranks._presence = cast(Any, SimpleNamespace(exchange=lambda: None, lost=None, behind=lambda: "Rank 1"))
+    ranks._stopping = time.monotonic() - 1.0 if asked else None
+    if raised is None:
+        ranks._wait(Slow(0.3), patience)
+    else:
+        with pytest.raises(raised):
+            ranks._wait(Slow(0.3), patience)

@@ -62,7 +62,8 @@ def main() -> int:
     final = {"epsilon": 0.001, "games": 3, "mean": sum(scores) / 3, "median": scores[1], "scores": scores}
     ended = {"reason": "max-env-steps", "elapsed": options.seconds, "env_steps": STEPS, "updates": 5, "episodes": 0}
     if not (run / "summary.json").exists():
-        write(run / "summary.json", {**ended, "mean_100": -5.0, "final": final})
+        scored = {"mean_100": None} if options.mute else {"mean_100": -5.0, "final": final}
+        write(run / "summary.json", {**ended, **scored})
         note(f"{name} ends")
     return 0
 
@@ -75,6 +76,7 @@ def parsed() -> argparse.Namespace:
         parser.add_argument(option, type=kind, default=default)
     parser.add_argument("--runs-dir", type=Path, default=Path("runs"))
     parser.add_argument("--resume-previous", action="store_true")
+    parser.add_argument("--mute", action="store_true")
     parser.add_argument("--double", action=argparse.BooleanOptionalAction)
     return parser.parse_args()
 

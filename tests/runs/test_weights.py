@@ -79,3 +79,11 @@ def test_a_file_without_a_checksum_or_none_is_refused(tmp_path: Path) -> None:
     safetensors.torch.save_file(WEIGHTS, tmp_path / FILE)
     with pytest.raises(UserError, match="has no checksum"):
         read_weights(tmp_path)
+
+
+def test_numbers_of_a_strange_type_are_refused(tmp_path: Path) -> None:
+    """PyTorch cannot even say whether these are finite."""
+    strange = {"a": torch.zeros(2).to(torch.float8_e4m3fn)}
+    safetensors.torch.save_file(strange, tmp_path / FILE, {"crc32": f"{weights._checksum(strange):08x}"})
+    with pytest.raises(UserError, match=r"has numbers of a type that no network here has\.$"):
+        read_weights(tmp_path)

@@ -148,6 +148,7 @@ def test_a_sweep_ends_each_run_once(tmp_path: Path) -> None:
     ]
     found = results(folder)["pong-a-1"]
     assert (found["score"], found["score_of"], found["env_steps"], found["cpu"]) == (2.0, "final", 10, "fake")
+    assert found["cores"] == 1  # that it had, whatever its machine has
     assert found["options"] == {"agent": "a", "learning_rate": 1e-4, "name": "pong", "seed": 1}
     elsewhere = tmp_path / "elsewhere"
     shutil.copytree(folder / "results", elsewhere / "results")
@@ -194,6 +195,15 @@ def test_results_that_are_no_good_are_set_aside(tmp_path: Path) -> None:
     assert len(list(place.glob("*.set-aside"))) == 3
 
 
+def test_a_run_without_a_score_has_failed(tmp_path: Path) -> None:
+    """It has finished no game, and was not evaluated: there is no number to write down."""
+    done = swept(tmp_path / "sweep", "--games", "pong", "--", "--mute", "--seconds", "0")
+    assert done.returncode == 1
+    assert "has no score: it has finished no game, and was not evaluated" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert results(tmp_path / "sweep") == {}
+
+
 def test_ctrl_c_and_a_second_sweep(tmp_path: Path) -> None:
     """A second sweep on the folder is refused; Ctrl-C keeps everything, and the run resumes from its last step."""
     folder = tmp_path / "sweep"
@@ -226,6 +236,7 @@ def test_a_sweep_is_refused_before_it_begins(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert done.stderr == "error: --gamma must be between 0 and 1, not 2; no run has begun.\n"
     assert not (tmp_path / "sweep" / "runs").exists()
+    assert not (tmp_path / "sweep" / "plan.json").exists()  # the values that are meant may still be given
 
 
 def test_scripts_that_cannot_be_asked_are_not(tmp_path: Path) -> None:

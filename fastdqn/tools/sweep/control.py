@@ -67,7 +67,7 @@ def run_sweep(
         path: of the script.
         tasks: what is to be run.
         engine: makes what runs them, once it is known that something is left.
-        check: raises UserError for those that are left if one of them would be refused.
+        check: raises UserError for those without a result if one of them would be refused.
         keep_checkpoints: of runs that have ended, too.
 
     Returns:
@@ -83,6 +83,9 @@ def run_sweep(
         with only_one(folder):
             for place in (folder, folder / RESULTS):  # of a sweep that was killed
                 remove_unfinished(place)
+            missing = [task for task in tasks if not (folder / RESULTS / f"{task.name}.json").exists()]
+            if missing:
+                check(missing)  # before they are planned: what is refused is no part of the sweep
             planned = read_plan(folder) is not None
             note = write_plan(folder, script, tasks) if planned else None
             found = found_in(folder, script, tasks, planned)
@@ -95,7 +98,6 @@ def run_sweep(
             out.print(f"{said}: {len(tasks) - len(left)} have a result, {len(left)} are left", soft_wrap=True)
             failed: dict[str, str] = {}
             if left:
-                check(left)
                 jobs = [Job(script, path, task, folder / RUNS / task.name, keep_checkpoints) for task in left]
                 with engine() as workers:
                     failed = _do(folder, jobs, found.results, workers)

@@ -86,7 +86,7 @@ def run_job(job: Job, cores: Sequence[int] | int, stopping: Callable[[], bool]) 
     if run is None:
         return Outcome(name, 1, f"{job.path.name} has left no run in {job.folder}", None)
     try:
-        result = result_of(job.script, job.task, run)
+        result = result_of(job.script, job.task, run, _number(cores))
     except RunError as error:
         (job.folder / ENDED).unlink(missing_ok=True)
         return Outcome(name, 1, str(error), None)
@@ -182,8 +182,7 @@ def _run(job: Job, more: Sequence[str], cores: Sequence[int] | int, stopping: Ca
     """Start a worker, wait for its end, and return its exit code."""
     words = [*job.task.words, *more, "--runs-dir", str(job.folder)]
     command = [sys.executable, "-m", WORKER, str(os.getpid()), str(job.folder), str(job.path), *words]
-    threads = cores if isinstance(cores, int) else len(set(cores))
-    environment = {**os.environ, **dict.fromkeys(_THREADS, str(threads)), "PYTHONUNBUFFERED": "1"}
+    environment = {**os.environ, **dict.fromkeys(_THREADS, str(_number(cores))), "PYTHONUNBUFFERED": "1"}
     with (job.folder / OUTPUT).open("ab") as output, _bound_to(cores):
         child = subprocess.Popen(
             command,
@@ -206,6 +205,10 @@ def _run(job: Job, more: Sequence[str], cores: Sequence[int] | int, stopping: Ca
     finally:
         child.kill()
         child.wait()
+
+
+def _number(cores: Sequence[int] | int) -> int:
+    return cores if isinstance(cores, int) else len(set(cores))
 
 
 @contextlib.contextmanager

@@ -34,11 +34,17 @@ class Found(NamedTuple):
     notes: list[str]  # a sentence for each file that was set aside
 
 
-def result_of(script: str, task: Task, run: Path) -> dict[str, Any]:
+def result_of(script: str, task: Task, run: Path, cores: int) -> dict[str, Any]:
     """Return the result of a run that has finished.
 
+    Args:
+        script: its name.
+        task: what was asked for.
+        run: its folder.
+        cores: that it had for itself, or of a Ray cluster: its machine may have more.
+
     Raises:
-        RunError: its folder does not say that it has, or cannot be read.
+        RunError: its folder does not say that it has, it has finished no game, or it cannot be read.
     """
     try:
         data = read_run(run)
@@ -54,6 +60,8 @@ def result_of(script: str, task: Task, run: Path) -> dict[str, Any]:
     own = [name for name in evaluations if name not in _LAST]
     judged = next((name for name in (*own, *_LAST) if name in evaluations), _TRAINING)
     score = data.mean_100 if judged == _TRAINING else evaluations[judged]["mean"]
+    if not _is_number(score):
+        raise RunError(f"The run {run} has no score: it has finished no game, and was not evaluated.")
     said: dict[str, Any] = {
         "script": script,
         "name": task.name,
@@ -75,7 +83,7 @@ def result_of(script: str, task: Task, run: Path) -> dict[str, Any]:
         "python": machine.get("python"),
         "packages": machine.get("packages"),
         "cpu": machine.get("cpu"),
-        "cores": machine.get("cores"),
+        "cores": cores,
         "gpu": machine.get("gpu"),
         "commit": machine.get("commit"),
         "time": machine.get("time"),

@@ -1,0 +1,71 @@
+"""Runs over ranks: what a follower does at the end, and what checkpoints hold of it, beside one that tells it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from fastdqn.runs.encoding import from_bytes
+from fastdqn.runs.ranked import LEAVE, STATES, STATES_WITHOUT_REPLAY, FollowingRun, _Others
+from fastdqn.states import NothingUnfinished
+from fastdqn.types import EpisodeEnd
+
+
+class Two:
+    """One of two ranks; the other says what it is to say."""
+
+    world, alone = 2, False
+
+    def __init__(self, rank: int, told: tuple[int, ...] = ()) -> None:
+        self.rank, self.first = rank, rank == 0
+        self.orders: list[tuple[int, bool]] = []
+        self.sent: list[bytes] = []
+        self._told = list(told)
+
+    def check(self) -> None: ...
+
+    def gathered(
+        self,
+        env_steps: int,
+        episodes: tuple[EpisodeEnd, ...],
+        at_once: int,
+    ) -> tuple[int, tuple[EpisodeEnd, ...]]:
+        return env_steps, episodes
+
+    def tell(self, order: int, writing: bool = False) -> int:
+        self.orders.append((order, writing))
+        return order if self.first else self._told.pop(0)
+
+    def send(self, data: bytes, source: int) -> bytes:
+        if source == self.rank:
+            self.sent.append(data)
+        return data or b"of another"
+
+
+class Thing(NothingUnfinished):
+    def state(self) -> dict[str, Any]:
+        return {"numbers": torch.arange(3)}
+
+    def load(self, state: Any) -> None: ...
+
+
+@pytest.mark.parametrize(("order", "parts"), [(STATES, {"learner", "replay"}), (STATES_WITHOUT_REPLAY, {"learner"})])
+def test_the_last_checkpoint_holds_what_rank_0_asks_for(order: int, parts: set[str]) -> None:
+    """A follower waits for it as long as rank 0 lives, which may have one to write first."""
+    other = Two(1, (order, LEAVE))
+    with FollowingRun(other, "x.py", torch.device("cpu")) as run:
+        run._parts = {"learner": Thing(), "replay": Thing()}
+    assert other.orders == [(0, True), (0, True)]
+    assert set(from_bytes(other.sent[0])) == parts
+
+
+def test_replays_of_others_are_left_out_once_that_of_rank_0_is() -> None:
+    """As a full disk makes it: the checkpoint is written again without."""
+    company, keeps = Two(0), True
+    others = _Others(company, lambda: keeps)
+    others.state()
+    keeps = False
+    others.state()
+    assert [order for order, _ in company.orders] == [STATES, STATES_WITHOUT_REPLAY]
