@@ -2,7 +2,7 @@
 
     python bench/speedup.py
     python bench/speedup.py --only sac --worlds 1,2 --env-steps 2000
-    python bench/speedup.py --only ppo --worlds 1,2 --env-steps 2000 --rollout-steps 512 --batch-sizes 64   # a minute
+    python bench/speedup.py --only ppo --worlds 1,2 --env-steps 4000 --rollout-steps 512 --batch-sizes 64
     python bench/speedup.py --batch-sizes 256,1024,4096 --hidden 64,256,1024 --worlds 1,2
 
 Each run has as many env steps a process, so n ranks do n times the work, and speed-up = (wall1 / walln) x (total n /
@@ -175,7 +175,14 @@ def draw(name: str, trials: Sequence[Trial], threads: int, stem: Path) -> list[P
         for trial in trials:
             line = "--" if trial.world == PLAIN else "-"
             across = [places_of(trial, point)[kind] for point in trial.curve]
-            panel.plot(across, [point[2] for point in trial.curve], line, marker=".", label=label(trial.world))
+            panel.plot(
+                across,
+                [point[2] for point in trial.curve],
+                line,
+                marker=".",
+                zorder=3 if trial.world == PLAIN else 2,
+                label=label(trial.world),
+            )
         panel.set(xlabel=words, ylabel="mean score of 100 games", title=_title(algorithm, machine))
         panel.legend()
         written.append(stem.with_name(f"{stem.name}-{kind}.png"))
