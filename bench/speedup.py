@@ -2,6 +2,7 @@
 
     python bench/speedup.py
     python bench/speedup.py --only sac --worlds 1,2 --env-steps 2000
+    python bench/speedup.py --only ppo --worlds 1,2 --env-steps 4000 --rollout-steps 512 --batch-sizes 64
     python bench/speedup.py --batch-sizes 256,1024,4096 --hidden 64,256,1024 --worlds 1,2
 
 Each run has as many env steps a process, so n ranks do n times the work, and speed-up = (wall1 / walln) x (total n /
@@ -69,6 +70,9 @@ class SpeedupOptions:
     """Numbers of processes, separated by commas; 1 is the one that others are compared with, and is run anyway."""
     env_steps: int | None = None
     """Env steps a process; by default the published 100,000 for PPO and 10,000 for SAC."""
+    rollout_steps: int | None = None
+    """Env steps of a rollout of PPO, of all processes together; by default the published 32,768. No run has fewer env
+    steps than a rollout."""
     threads: int = 1
     """PyTorch threads of each process."""
     batch_sizes: str = ""
@@ -88,7 +92,7 @@ class Trial(NamedTuple):
     wall: float  # seconds, imports included
     total: int  # env steps of all ranks
     updates: int
-    curve: list[tuple[int, float, float]]  # env steps in total, seconds, mean score of 100 games, after each game
+    curve: list[tuple[int, float, float]]  # env steps in total, seconds, mean score of 100 games, wherever games ended
 
 
 def command_of(name: str, world: int, options: SpeedupOptions, varied: Mapping[str, int], folder: str) -> list[str]:
@@ -97,6 +101,8 @@ def command_of(name: str, world: int, options: SpeedupOptions, varied: Mapping[s
     changes = {key: dict(values) for key, values in published_changes(algorithm.game, ranks, name == "sac").items()}
     if options.env_steps is not None:
         changes["run"]["max_env_steps"] = options.env_steps * ranks
+    if name == "ppo" and options.rollout_steps is not None:
+        changes["ppo"]["rollout_steps"] = max(1, options.rollout_steps // ranks)
     changes[algorithm.group] |= varied
     if name == "sac":
         changes["sac"]["replay_initial"] = max(1, changes["sac"]["replay_initial"])
@@ -125,8 +131,13 @@ def trial_of(name: str, world: int, options: SpeedupOptions, varied: Mapping[str
         run = next(Path(folder).iterdir())
         summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
         lines = [json.loads(line) for line in (run / "episodes.jsonl").read_text(encoding="utf-8").splitlines()]
-    curve = [(line["env_steps"], line["elapsed"], line["mean_100"]) for line in lines if line["mean_100"] is not None]
-    return Trial(world, summary["elapsed"], summary["env_steps"], summary["updates"], curve)
+    return Trial(world, summary["elapsed"], summary["env_steps"], summary["updates"], curve_of(lines))
+
+
+def curve_of(games: Sequence[Mapping[str, Any]]) -> list[tuple[int, float, float]]:
+    """Return the curve of a run's games; those of a rollout are one point of it, since all are counted at its end."""
+    last = {game["env_steps"]: game for game in games if game["mean_100"] is not None}
+    return [(env_steps, game["elapsed"], game["mean_100"]) for env_steps, game in last.items()]
 
 
 def speed_ups(trials: Sequence[Trial]) -> dict[int, float]:
@@ -164,7 +175,14 @@ def draw(name: str, trials: Sequence[Trial], threads: int, stem: Path) -> list[P
         for trial in trials:
             line = "--" if trial.world == PLAIN else "-"
             across = [places_of(trial, point)[kind] for point in trial.curve]
-            panel.plot(across, [point[2] for point in trial.curve], line, label=label(trial.world))
+            panel.plot(
+                across,
+                [point[2] for point in trial.curve],
+                line,
+                marker=".",
+                zorder=3 if trial.world == PLAIN else 2,
+                label=label(trial.world),
+            )
         panel.set(xlabel=words, ylabel="mean score of 100 games", title=_title(algorithm, machine))
         panel.legend()
         written.append(stem.with_name(f"{stem.name}-{kind}.png"))
@@ -216,8 +234,9 @@ def bench(options: SpeedupOptions) -> int:
     if unknown := [name for name in names if name not in ALGORITHMS]:
         raise UserError(f"--only {unknown[0]}: there is no such algorithm here; there are {', '.join(ALGORITHMS)}.")
     worlds = sorted({1, *numbers(options.worlds, "--worlds")})
-    if options.threads < 1 or (options.env_steps is not None and options.env_steps < 1):
-        raise UserError("--threads and --env-steps must be at least 1.")
+    given = [size for size in (options.threads, options.env_steps, options.rollout_steps) if size is not None]
+    if min(given) < 1:
+        raise UserError("--threads, --env-steps and --rollout-steps must be at least 1.")
     sizes: list[list[dict[str, int]]] = [
         [{setting: size} for size in numbers(words, option)] if words else [{}]
         for setting, words, option in (

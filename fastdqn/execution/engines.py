@@ -59,10 +59,10 @@ def on_ray(member: Member, world: int, address: str | None = None) -> int:
     with (
         _environment(_quiet_ray(here)),
         tempfile.TemporaryDirectory(prefix="fastdqn-ray-") as folder,
-        StopLine(_LOOPBACK if here else _own_address()) as line,
+        StopLine(_LOOPBACK if here else _own_address(), world) as line,
     ):
         reached = line.reached_by(member, together=here)
-        return _code_of(line, lambda: _ray_job(reached, world, address, folder), "Ray")
+        return _code_of(line, lambda: _ray_job(reached, world, address, folder), "Ray", world)
 
 
 def on_spark(member: Member, world: int, local: bool, address: str | None = None) -> int:
@@ -84,31 +84,37 @@ def on_spark(member: Member, world: int, local: bool, address: str | None = None
     with (
         tempfile.TemporaryDirectory(prefix="fastdqn-spark-") as folder,
         _environment(_quiet_spark(Path(folder), world, here)),
-        StopLine(_LOOPBACK if here else _own_address()) as line,
+        StopLine(_LOOPBACK if here else _own_address(), world) as line,
     ):
         reached = line.reached_by(member, together=here)
-        return _code_of(line, lambda: _spark_job(reached, world, local, address, Path(folder)), "Spark")
+        return _code_of(line, lambda: _spark_job(reached, world, local, address, Path(folder)), "Spark", world)
 
 
-def _code_of(line: StopLine, job: Callable[[], None], engine: str) -> int:
+def _code_of(line: StopLine, job: Callable[[], None], engine: str, world: int) -> int:
     """Wait for the job; return the exit code of rank 0, or the first that is not 0.
 
     Raises:
-        RunError: the job failed, and no rank said why.
+        RunError: the job failed, or it says that it did not, but a rank ended without an exit code; and no other rank
+            said why.
     """
+    broken: Exception | None = None
     try:
         line.wait(job, engine)
     except (RunError, UserError):
         raise
     except Exception as error:  # whatever an engine makes of a process that was killed
-        failed = [code for _, code in sorted(line.codes.items()) if code]
-        if failed:
-            return failed[0]
-        if process.stop_signal():
-            return process.exit_code()
-        raise RunError(f"{engine}'s job failed: {_first_line(error)}.") from error
-    codes = [line.codes[rank] for rank in sorted(line.codes)]
-    return next((code for code in codes if code), 0 if codes else 1)
+        broken = error
+    failed = [code for _, code in sorted(line.codes.items()) if code]
+    lost = [str(rank) for rank in range(world) if rank not in line.codes]
+    if failed:
+        return failed[0]
+    if broken is None and not lost:
+        return 0
+    if process.stop_signal():
+        return process.exit_code()
+    if lost:  # Spark takes a rank that was killed for one that ended well
+        raise RunError(f"{engine} lost rank {' and '.join(lost)}: it was killed, or failed before it began.")
+    raise RunError(f"{engine}'s job failed: {_first_line(broken)}.") from broken
 
 
 def _ray_job(member: Reached, world: int, address: str | None, folder: str) -> None:
@@ -271,7 +277,7 @@ def _free_port(address: str) -> int:
         return int(probe.getsockname()[1])
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: Exception | None) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines[-1] if lines else type(error).__name__).rstrip(".")
 

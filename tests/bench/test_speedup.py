@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench.scaling import Link, all_reduce_seconds, fitted, numbers, speed_up, table
-from bench.speedup import PLAIN, SpeedupOptions, Trial, bench, command_of, draw, draw_sizes, said, speed_ups
+from bench.speedup import PLAIN, SpeedupOptions, Trial, bench, command_of, curve_of, draw, draw_sizes, said, speed_ups
 from fastdqn.errors import UserError
 from tests.helpers.scripts import parse
 
@@ -28,6 +28,20 @@ def test_speed_ups_by_hand() -> None:
     assert lines[-3:] == ["Speedups", "  1 process: 1.00", "  4 processes: 3.20"]
 
 
+def test_games_that_are_counted_together_are_one_point() -> None:
+    lines = [(8, 1.0, None), (8, 1.1, 3.0), (8, 1.2, 4.0), (16, 2.0, 5.0)]
+    games = [dict(zip(("env_steps", "elapsed", "mean_100"), line, strict=True)) for line in lines]
+    assert curve_of(games) == [(8, 1.2, 4.0), (16, 2.0, 5.0)]
+
+
+def test_a_rollout_is_divided_among_the_processes() -> None:
+    options = SpeedupOptions(env_steps=100, rollout_steps=64)
+    for world, steps in ((PLAIN, 64), (1, 64), (4, 16)):
+        command = command_of("ppo", world, options, {}, "somewhere")
+        parsed = parse(Path(command[1]).stem, *command[2:])
+        assert (parsed.ppo.rollout_steps, parsed.run.max_env_steps) == (steps, 100 * max(world, 1))
+
+
 def test_four_figures_and_one_of_sizes(tmp_path: Path) -> None:
     written = draw("ppo", TRIALS, 1, tmp_path / "speedup-ppo")
     assert [path.name.rpartition("-")[2] for path in written] == ["process.png", "total.png", "time.png", "speedup.png"]
@@ -38,7 +52,7 @@ def test_four_figures_and_one_of_sizes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("world", [PLAIN, 1, 4])
 @pytest.mark.parametrize("name", ["ppo", "sac"])
 def test_runs_have_the_published_settings(name: str, world: int) -> None:
-    options = SpeedupOptions(env_steps=6_000)
+    options = SpeedupOptions(env_steps=6_000, rollout_steps=32_768)
     command = command_of(name, world, options, {"batch_size": 512, "hidden": 32}, "somewhere")
     script = Path(command[1]).stem
     parsed = parse(script, *command[2:])
@@ -75,7 +89,9 @@ def test_latency_and_bandwidth_are_found_again() -> None:
     assert math.isfinite(fitted([(2, 4e4, 1e-3), (2, 6.8e6, 1e-3)]).bandwidth)
 
 
-@pytest.mark.parametrize("options", [{"only": "dqn"}, {"worlds": "1,x"}, {"threads": 0}, {"hidden": "0"}])
+@pytest.mark.parametrize(
+    "options", [{"only": "dqn"}, {"worlds": "1,x"}, {"threads": 0}, {"env_steps": 0}, {"hidden": "0"}]
+)
 def test_mistakes_are_one_sentence(options: dict[str, object]) -> None:
     with pytest.raises(UserError, match=r"^--.*\.$"):
         bench(SpeedupOptions(**options))  # type: ignore[arg-type]

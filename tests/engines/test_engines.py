@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import shutil
@@ -11,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.helpers.scripts import ROOT, only_run, summary
@@ -26,11 +28,15 @@ ENGINES = [RAY, *(pytest.param(mode, marks=SPARK) for mode in ("spark-local", "s
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(280)]
 
 
+MARK = "FASTDQN_TEST_FOLDER"
+"""In the environment of all that a test starts, whoever's child it becomes."""
+
+
 def started(engine: str, world: int, folder: Path, fault: str = "") -> subprocess.Popen[str]:
     """Start a process that lets an engine run `Sums`, and leaves with the run's exit code, as a script does."""
     words = [sys.executable, "-m", "tests.helpers.ranks_of_engines", engine, str(world), str(folder), fault]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", MARK: str(folder)}
     return subprocess.Popen(words, cwd=ROOT, env=environment, start_new_session=True, **pipes)  # type: ignore[call-overload]
 
 
@@ -42,12 +48,30 @@ def pids(folder: Path) -> list[int]:
     return [int(path.read_text(encoding="utf-8").split()[-1]) for path in sorted(folder.glob("rank*"))]
 
 
-def gone(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    return "State:\tZ" in Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+def left_behind(folder: Path, seconds: float = 10.0) -> list[list[str]]:
+    """Return the command lines of what a test has started and is still there after some seconds."""
+    end = time.monotonic() + seconds
+    while True:
+        there: list[list[str]] = []
+        for one in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if one.environ().get(MARK) == str(folder) and one.status() != psutil.STATUS_ZOMBIE:
+                    there.append(one.cmdline())
+        if not there or time.monotonic() > end:
+            return there
+        time.sleep(0.2)
+
+
+def test_what_is_left_behind_is_found(tmp_path: Path) -> None:
+    """The control: without an engine, a process that has lost its parent is found, and one that has ended is not."""
+    words = [sys.executable, "-c", "import subprocess, sys; subprocess.Popen(['sleep', sys.argv[1]])"]
+    for seconds, found_ in (("0", []), ("60", [["sleep", "60"]])):
+        subprocess.run([*words, seconds], env={**os.environ, MARK: str(tmp_path)}, check=True)
+        assert left_behind(tmp_path, 1.0) == found_
+    for one in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if one.environ().get(MARK) == str(tmp_path):
+                one.kill()
 
 
 @pytest.mark.parametrize("world", [2, 4])
@@ -66,13 +90,15 @@ def test_ranks_find_each_other(tmp_path: Path, engine: str, world: int) -> None:
 def test_the_exit_code_is_that_of_the_first_that_is_not_0(tmp_path: Path, engine: str) -> None:
     said, _ = (done := started(engine, 2, tmp_path, "code")).communicate(timeout=270)
     assert done.returncode == 3, said
+    assert left_behind(tmp_path) == []
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_killed_rank_ends_the_job(tmp_path: Path, engine: str) -> None:
     said, _ = (done := started(engine, 2, tmp_path, "killed")).communicate(timeout=270)
     assert done.returncode == 1, said
-    assert all(gone(pid) for pid in pids(tmp_path))
+    assert len(pids(tmp_path)) == 2
+    assert left_behind(tmp_path) == []
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -92,7 +118,7 @@ def test_ctrl_c_lets_ranks_end_by_themselves(tmp_path: Path, engine: str) -> Non
     assert len(list(tmp_path.glob("stopped*"))) == 2
     print(f"{engine} ended {time.monotonic() - began:.1f} s after Ctrl-C")
     assert time.monotonic() - began < 20  # of which ranks need next to nothing, on a machine that is busy
-    assert all(gone(pid) for pid in pids(tmp_path))
+    assert left_behind(tmp_path) == []
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import signal
 import socket
 import threading
@@ -16,7 +17,7 @@ import pytest
 from fastdqn import process
 from fastdqn.errors import RunError, UserError
 from fastdqn.execution import engines
-from fastdqn.execution.stop_line import StopLine
+from fastdqn.execution.stop_line import AGENT, StopLine
 from tests.helpers.scripts import parse
 
 
@@ -135,13 +136,116 @@ def test_a_rank_that_nobody_waits_for_stops() -> None:
         late()
 
 
+@pytest.fixture
+def left(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Let a rank have an agent of torchrun; exit codes with which ranks have left at once are put here."""
+    codes: list[int] = []
+    monkeypatch.setenv(AGENT, "an agent")
+    monkeypatch.setattr(os, "_exit", codes.append)
+    return codes
+
+
+def test_a_rank_under_an_agent_ends_when_all_have_said_their_codes(left: list[int]) -> None:
+    with StopLine(world=2) as line:
+        rank = started(line, lambda: 7)
+        wait_until(lambda: line.codes == {3: 7})
+        rank.join(0.2)
+        assert rank.is_alive()
+        other = greeted(line, 4)
+        other.sendall(b'{"rank": 4, "code": 0}\n')
+        rank.join(10)
+        assert not rank.is_alive()
+        other.close()
+        wait_until(lambda: not line._lines)
+    assert left == []
+    assert process.stop_signal() == 0
+
+
+@pytest.mark.parametrize(("code", "leaves"), [(0, 1), (7, 7)])
+@pytest.mark.parametrize("early", [True, False])
+def test_a_rank_under_an_agent_fails_when_another_is_killed(
+    left: list[int], code: int, leaves: int, early: bool
+) -> None:
+    """Before it comes or when it is there, whatever its own code is: an agent whose rank ended well would wait."""
+    with StopLine(world=2) as line:
+        rank = None if early else started(line, lambda: code)
+        other = greeted(line, 4)
+        wait_until(lambda: len(line._lines) == (1 if early else 2))
+        other.close()
+        rank = rank or started(line, lambda: code)
+        rank.join(10)
+        assert not rank.is_alive()
+    assert left == [leaves]
+    assert process.stop_signal() == 0
+
+
+def test_a_rank_under_an_agent_does_not_outlive_whoever_waits_for_it(left: list[int]) -> None:
+    with StopLine(world=2) as line:
+        rank = started(line, lambda: 0)
+        wait_until(lambda: line.codes == {3: 0})
+    rank.join(10)
+    assert not rank.is_alive()
+    assert left == [1]  # 1, for its own 0
+
+
+def greeted(line: StopLine, rank: int) -> socket.socket:
+    """Return a line of another rank."""
+    other = socket.create_connection(("127.0.0.1", line._port))
+    other.sendall(f"{line._token} {rank}\n".encode())
+    return other
+
+
+def test_a_rank_that_is_at_its_end_keeps_no_one_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After Ctrl-C, where the engine has not started another: whoever waits leaves all the same."""
+    monkeypatch.setattr("fastdqn.execution.stop_line.STOP_SECONDS", 0.3)
+    over = threading.Event()
+    with StopLine(world=2) as line:
+        other = greeted(line, 4)
+        other.sendall(b'{"rank": 4, "code": 130}\n')
+        wait_until(lambda: line.codes == {4: 130})
+        process.stop_with(signal.SIGINT)
+        with pytest.raises(RunError, match=r"^Toy has not ended its job"):
+            line.wait(lambda: bool(over.wait(20)) and None, "Toy")
+        other.close()
+    over.set()
+
+
+def test_a_job_that_ended_well_without_a_rank_has_failed() -> None:
+    """As Spark says of a rank that was killed."""
+
+    def job() -> None:
+        greeted(line, 0).sendall(b'{"rank": 0, "code": 0}\n')
+        wait_until(lambda: line.codes == {0: 0})
+
+    with StopLine(world=3) as line, pytest.raises(RunError, match=r"^Toy lost rank 1 and 2: it was killed, or failed"):
+        engines._code_of(line, job, "Toy", 3)
+    with StopLine(world=1) as line:
+        assert engines._code_of(line, job, "Toy", 1) == 0
+
+
+def test_a_rank_that_plays_on_after_another_was_killed_stops_when_nobody_waits() -> None:
+    def member() -> int:
+        wait_until(lambda: process.stop_signal() != 0)
+        return 0
+
+    with StopLine(world=2) as line:
+        rank = started(line, member)
+        wait_until(lambda: bool(line._lines))
+        greeted(line, 4).close()
+        rank.join(0.2)
+        assert rank.is_alive()
+    rank.join(10)
+    assert not rank.is_alive()
+    assert process.stop_signal() == signal.SIGTERM
+
+
 def test_strangers_are_not_listened_to() -> None:
     with StopLine() as line:
         stranger = socket.create_connection(("127.0.0.1", line._port))
         stranger.sendall(b"not the token\n" + b'{"rank": 0, "code": 5}\n')
         assert stranger.recv(1) == b""  # hung up
         assert line.codes == {}
-        assert line._lines == []
+        assert not line._lines
 
 
 def test_what_an_engine_raises_is_raised_here_and_one_that_hangs_is_left(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,6 +54,22 @@ def test_two_ranks_of_dqn_play_and_learn_catch(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("bound", [("--target-kl", "0.001"), ()])
+def test_two_ranks_end_the_epochs_of_a_rollout_together(tmp_path: Path, bound: tuple[str, ...]) -> None:
+    """By the mean of their divergences: if one went on alone, it would wait until --rank-timeout, and the run fail.
+
+    The control has no bound, and makes all updates.
+    """
+    words = ("--game", "CartPole-v1", "--num-envs", "2", "--rollout-steps", "32", "--batch-size", "16", "--epochs", "8")
+    ranks = ("--processes", "2", "--rank-timeout", "10", "--threads", "1", "--log-seconds", "0.2")
+    run = trained("41_ppo_ranks", tmp_path, *words, *ranks, *bound, "--max-env-steps", "1500", timeout=120)
+    said = summary(run)
+    played = -(-said["env_steps"] // (2 * 2 * 32))  # rollouts; the games that begin anew make them a little smaller
+    made = said["updates"] / (played * 8 * 4)
+    assert (0.05 < made < 0.8) if bound else (0.8 < made <= 1.1)
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_two_ranks_learn_to_balance_the_pole(tmp_path: Path) -> None:
     """PPO with the published settings: 20 games, played as Stable-Baselines3 does, by the likelier action."""
