@@ -173,8 +173,15 @@ def fingerprint(case: Case, tree: Path) -> str:
         _run([*head, "--runs-dir", folder, *words], tree, case)
         (run,) = Path(folder).iterdir()
         if case.resume is not None:
-            _run([*head, "--resume", str(run), *case.resume], tree, case)
+            _run([*head, "--resume", str(run), *_trusted(case, tree, toys), *case.resume], tree, case)
         return hash_of(run)
+
+
+def _trusted(case: Case, tree: Path, toys: str) -> tuple[str, ...]:
+    """Return what a tree wants to hear before it loads the code of a run's own environment."""
+    games = tree / "fastdqn" / "envs" / "games.py"
+    asks = games.is_file() and "def refuse_code" in games.read_text(encoding="utf-8")
+    return ("--game", toys) if "CATCH" in case.words and asks else ()
 
 
 def _without_agents(words: Sequence[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -55,7 +56,10 @@ def ppo(normalise: bool = True) -> PPOLearner:
 def dqn() -> Any:
     options = DQNOptions(batch_size=4)
     groups = (UpdateOptions(), AgentOptions(), PartOptions())
-    return build_learner(seeds_of(0), options, SHAPE, 6, CPU, PLAIN, *groups)
+    # In one kernel, as sessions step: of Adam in several one process may undo the other's first second moment, and the
+    # step is then divided by 0.
+    form = dataclasses.replace(PLAIN, fused=True)
+    return build_learner(seeds_of(0), options, SHAPE, 6, CPU, form, *groups)
 
 
 def samples(seed: int) -> Samples:
