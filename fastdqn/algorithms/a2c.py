@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fastdqn.algorithms.descent import Local, build_adam, load_optimizer
+from fastdqn.algorithms.descent import Local, build_adam
 from fastdqn.algorithms.distributions import Categorical, DiagonalGaussian
 from fastdqn.algorithms.form import PLAIN, Form
 from fastdqn.networks.arithmetic import in_bf16
@@ -18,6 +18,7 @@ from fastdqn.networks.lowered import Lowered, backward
 from fastdqn.networks.torso import use_channels_last
 from fastdqn.seam import Descent, Group
 from fastdqn.states import NothingUnfinished, on_cpu
+from fastdqn.steps import load_optimizer
 from fastdqn.types import Metrics, Samples
 
 PROGRESS = {"loss_entropy": ".3g", "values": ".3g", "loss_total": ".3g"}

@@ -73,22 +73,6 @@ def fused_adam_on(device: torch.device) -> bool:
     return device.type in cast(Any, _foreach_utils)._get_fused_kernels_supported_devices()
 
 
-def set_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float) -> None:
-    """Change the step size of all later steps, those of a graph too; does not wait for the device."""
-    for group in optimizer.param_groups:
-        if isinstance(group["lr"], Tensor):
-            group["lr"].fill_(learning_rate)
-        else:
-            group["lr"] = learning_rate
-
-
-def load_optimizer(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
-    """Continue with the moments and the step size of `state`; how a step is carried out stays this device's choice."""
-    groups = optimizer.state_dict()["param_groups"]
-    optimizer.load_state_dict({"state": state["state"], "param_groups": groups})
-    set_learning_rate(optimizer, float(state["param_groups"][0]["lr"]))
-
-
 def _step_size(parameters: Sequence[Tensor], learning_rate: float, capturable: bool) -> float | Tensor:
     return torch.tensor(learning_rate, device=parameters[0].device) if capturable else learning_rate
 

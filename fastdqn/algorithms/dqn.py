@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from fastdqn.algorithms.augmentation import Augmentation
-from fastdqn.algorithms.descent import Local, build_adam, build_rmsprop, load_optimizer, set_learning_rate
+from fastdqn.algorithms.descent import Local, build_adam, build_rmsprop
 from fastdqn.algorithms.form import PLAIN, Form
 from fastdqn.algorithms.losses import weighted_mean
 from fastdqn.algorithms.objectives import Objective, ValueObjective
@@ -25,6 +25,7 @@ from fastdqn.networks.torso import share_weights, torsos, use_channels_last
 from fastdqn.seam import Descent, Group
 from fastdqn.seeds import as_int
 from fastdqn.states import NothingUnfinished, on_cpu, set_generator
+from fastdqn.steps import load_optimizer, set_learning_rate
 from fastdqn.types import Batch, Metrics
 
 PROGRESS = {"epsilon": ".3f", "loss": ".3g"}

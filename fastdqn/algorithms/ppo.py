@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from fastdqn.algorithms.a2c import A2CLearner, Settings
-from fastdqn.algorithms.descent import set_learning_rate
 from fastdqn.algorithms.distributions import Categorical, DiagonalGaussian
 from fastdqn.algorithms.form import PLAIN, Form
 from fastdqn.networks.lowered import backward
 from fastdqn.seam import Descent, Group
+from fastdqn.steps import set_learning_rate
 from fastdqn.types import EpisodeEnd, Metrics
 
 KL_SLACK = 1.5

@@ -13,11 +13,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from fastdqn.algorithms.descent import Local, build_adam, load_optimizer
+from fastdqn.algorithms.descent import Local, build_adam
 from fastdqn.foreach import lerp_all
 from fastdqn.networks.control import GaussianActor, TwinCritic
 from fastdqn.seam import Descent, Group
 from fastdqn.states import NothingUnfinished, on_cpu, set_generator
+from fastdqn.steps import load_optimizer
 from fastdqn.types import Batch, Metrics
 
 PROGRESS = {"mean_q": ".2f", "entropy": ".2f", "temperature": ".3g", "loss_critic": ".3g"}

@@ -9,13 +9,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdqn.algorithms.descent import load_optimizer
 from fastdqn.algorithms.sac import ControlPolicy, SACLearner
 from fastdqn.envs.vector import VectorEnv
 from fastdqn.replay.boxes import BoxReplay
 from fastdqn.schedules import updates_due
 from fastdqn.seam import Group
 from fastdqn.states import fetched
+from fastdqn.steps import load_optimizer
 from fastdqn.types import EpisodeEnd, SessionPiece
 
 OWN = ("temperature",)

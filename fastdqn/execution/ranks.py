@@ -28,6 +28,7 @@ from fastdqn.options.run import RunOptions
 from fastdqn.seam import Descent, Group, Learner
 from fastdqn.seeds import Seeds, rank_seeds
 from fastdqn.states import on_cpu
+from fastdqn.steps import load_optimizer
 
 
 class Ranks(Exchanges):
@@ -171,18 +172,13 @@ class Ranks(Exchanges):
         if self.first:
             written = io.BytesIO()
             size = float(optimizer.param_groups[0]["lr"])
-            torch.save({"state": on_cpu(optimizer.state_dict()["state"]), "lr": size}, written)
+            moments = on_cpu(optimizer.state_dict()["state"])
+            torch.save({"state": moments, "param_groups": [{"lr": size}]}, written)
             data = written.getvalue()
         data = self.send(data, 0)
         if self.first:
             return
-        said = torch.load(io.BytesIO(data), weights_only=True)
-        optimizer.load_state_dict({"state": said["state"], "param_groups": optimizer.state_dict()["param_groups"]})
-        for group in optimizer.param_groups:
-            if isinstance(group["lr"], Tensor):
-                group["lr"].fill_(said["lr"])
-            else:
-                group["lr"] = said["lr"]
+        load_optimizer(optimizer, torch.load(io.BytesIO(data), weights_only=True))
 
 
 ALONE = Ranks(RanksOptions())

@@ -1,0 +1,24 @@
+"""What whoever learns, and whoever carries it out, change of an optimiser: its step size, and where it continues."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float) -> None:
+    """Change the step size of all later steps, those of a graph too; does not wait for the device."""
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(learning_rate)
+        else:
+            group["lr"] = learning_rate
+
+
+def load_optimizer(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+    """Continue with the moments and the step size of `state`; how a step is carried out stays this device's choice."""
+    groups = optimizer.state_dict()["param_groups"]
+    optimizer.load_state_dict({"state": state["state"], "param_groups": groups})
+    set_learning_rate(optimizer, float(state["param_groups"][0]["lr"]))
