@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import statistics
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from bench.pages import spread
 from fastdqn.runs.stopwatch import percentages
 
 FAMILIES = {"dqn": "DQN and its kin", "actor-critic": "actor-critics", "sac": "soft actor-critic"}
-
-
-def spread(values: list[float]) -> str:
-    """Return median and range."""
-    if len(values) == 1:
-        return f"{values[0]:,.1f}"
-    return f"{statistics.median(values):,.1f} ({min(values):,.1f}-{max(values):,.1f})"
 
 
 def print_table(console: Console, lines: list[dict[str, Any]], ceilings: dict[Any, list[float]], stamp: Any) -> None:

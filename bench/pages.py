@@ -63,6 +63,9 @@ def software(stamps: Sequence[dict[str, Any]], commits: bool = True) -> str:
 
 
 def spread(values: Sequence[float], digits: int = 1) -> str:
+    """Return median and range, or the one value that there is."""
+    if len(values) == 1:
+        return f"{values[0]:,.{digits}f}"
     low, middle, high = (f"{value:,.{digits}f}" for value in (min(values), statistics.median(values), max(values)))
     return f"{middle} ({low}-{high})"
 

@@ -45,7 +45,7 @@ def means(runs: Sequence[Run], name: str) -> str:
     scores = [run.summary[name]["mean"] for run in runs if name in run.summary]
     if len(scores) < len(runs):
         return "-"
-    return f"{scores[0]:.1f}" if len(scores) == 1 else spread(scores)
+    return spread(scores)
 
 
 def runs_of(page: Page, settings: Sequence[Setting]) -> str:
