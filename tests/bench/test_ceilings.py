@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 
 import pytest
 
-from bench.ceilings import Ceiling, options_of
-from tests.helpers.scripts import ROOT, parse
+from bench.ceilings import Ceiling, main, options_of
+from tests.helpers.scripts import answer, parse
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(ROOT / "bench" / "ceilings.py"), "--threads", "1", "--seconds", "0.2", *words]
-    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=120, check=False)
+    return answer(main, "--threads", "1", "--seconds", "0.2", *words)
 
 
 def test_what_is_timed_has_the_options_of_a_script() -> None:

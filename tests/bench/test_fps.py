@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import torch
 
 from bench import fps, fps_ladder
 from fastdqn.errors import RunError, UserError
-from tests.helpers.scripts import ROOT
+from tests.helpers.scripts import ROOT, answer
 
 
 def line(elapsed: float, env_steps: int, updates: int) -> dict[str, Any]:
@@ -88,8 +87,8 @@ def test_every_script_of_the_ladder_is_timed() -> None:
 
 
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(ROOT / "bench" / "fps.py"), "--out", str(folder), *words]
-    return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=200, check=False)
+    """Run the bench in this process; the scripts that it times have processes of their own."""
+    return answer(fps.main, "--out", str(folder), *words, cwd=folder)
 
 
 @pytest.mark.parametrize(

@@ -42,18 +42,18 @@ def test_evaluate_says_and_writes_what_it_found(runs: TrainedRuns) -> None:
     assert "from random play to a person" in done.stdout
     said = json.loads((runs["09"] / "evaluation-training.json").read_text())
     assert (said["games"], said["protocol"], len(said["scores"])) == (3, "training", 3)
-    nothing = fastdqn("evaluate", str(runs["09"]), "--protocol", "nature", "--max-minutes", "0.00001")
+    nothing = fastdqn_says("evaluate", str(runs["09"]), "--protocol", "nature", "--max-minutes", "0.00001")
     assert "no game has finished" in nothing.stdout
 
 
 def test_plot_and_compare(runs: TrainedRuns, tmp_path: Path) -> None:
     folders = [str(runs[name]) for name in ("catch0", "catch1")]
     for what in ("score", "speed"):
-        done = fastdqn("plot", *folders, "--out", str(tmp_path / f"{what}.png"), "--what", what)
+        done = fastdqn_says("plot", *folders, "--out", str(tmp_path / f"{what}.png"), "--what", what)
         assert done.returncode == 0, done.stderr
         assert (tmp_path / f"{what}.png").read_bytes()[:4] == b"\x89PNG"
-    assert fastdqn("plot", *folders, "--out", str(tmp_path / "x.svg"), "--each").returncode == 0
-    table = fastdqn("compare", *folders).stdout
+    assert fastdqn_says("plot", *folders, "--out", str(tmp_path / "x.svg"), "--each").returncode == 0
+    table = fastdqn_says("compare", *folders).stdout
     assert "IQM of 2 runs" in table
     assert table.count("max-env-steps") == 2
 
@@ -61,13 +61,13 @@ def test_plot_and_compare(runs: TrainedRuns, tmp_path: Path) -> None:
 def test_plot_says_which_runs_it_leaves_out(tmp_path: Path) -> None:
     kept, older = make_folder(tmp_path / "kept"), make_folder(tmp_path / "older", time="2020-01-01T00:00:00+00:00")
     make_folder(tmp_path / "empty", seed=1, scores=())
-    done = fastdqn("plot", str(tmp_path), "--out", str(tmp_path / "x.png"))
+    done = fastdqn_says("plot", str(tmp_path), "--out", str(tmp_path / "x.png"))
     assert done.returncode == 0
     assert done.stderr.splitlines() == [
         f"left out: No game has finished in {tmp_path / 'empty'}.",
         f"left out: {older} has seed 0, as the newer {kept} has.",
     ]
-    assert fastdqn("plot", str(tmp_path), "--out", str(tmp_path / "x.png"), "--each").stderr.count("\n") == 1
+    assert fastdqn_says("plot", str(tmp_path), "--out", str(tmp_path / "x.png"), "--each").stderr.count("\n") == 1
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,7 @@ def series(runs: TrainedRuns, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_evaluate_takes_a_series(series: Path) -> None:
-    done = fastdqn("evaluate", str(series), "--episodes", "2", *TRUSTED)
+    done = fastdqn_says("evaluate", str(series), "--episodes", "2", *TRUSTED)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert [line.partition(": ")[0] for line in lines[1:3]] == [str(path.parent) for path in good_runs(series)]
@@ -129,11 +129,11 @@ def test_ctrl_c_keeps_the_evaluations_that_have_finished(series: Path, tmp_path:
 
 
 def test_evaluate_fails_where_no_run_can_be_evaluated(series: Path) -> None:
-    done = fastdqn("evaluate", str(series), "--protocol", "nature", *TRUSTED)
+    done = fastdqn_says("evaluate", str(series), "--protocol", "nature", *TRUSTED)
     assert done.returncode == 2
     assert done.stderr.count("left out: ") == 3
     assert done.stderr.splitlines()[-1] == "error: None of these runs can be evaluated."
-    mistake = fastdqn("evaluate", str(series), "moon")
+    mistake = fastdqn_says("evaluate", str(series), "moon")
     assert (mistake.returncode, mistake.stdout) == (2, "")
     assert mistake.stderr == "error: moon is not the folder of a run: there is no such folder.\n"
 
@@ -141,14 +141,14 @@ def test_evaluate_fails_where_no_run_can_be_evaluated(series: Path) -> None:
 def test_latest_is_the_newest_in_runs_dir(series: Path, tmp_path: Path) -> None:
     newest = sorted(series.glob("*/*"))[0]
     os.utime(newest / "config.json", (2e9, 2e9))
-    done = fastdqn("evaluate", "latest", "--runs-dir", str(series.parent), "--episodes", "1", *TRUSTED)
+    done = fastdqn_says("evaluate", "latest", "--runs-dir", str(series.parent), "--episodes", "1", *TRUSTED)
     assert f"{newest}: 1 games" in done.stdout
     for command in ("compare", "plot", "watch"):
         out = ["--out", str(tmp_path / ("x.gif" if command == "watch" else "x.png"))] * (command != "compare")
-        missing = fastdqn(command, "latest", "--runs-dir", str(tmp_path / "none"), *out)
+        missing = fastdqn_says(command, "latest", "--runs-dir", str(tmp_path / "none"), *out)
         assert missing.stderr.startswith(f"error: There is no run in the folder {tmp_path / 'none'}")
         if command != "watch":  # which plays Atari's games alone
-            done = fastdqn(command, "latest", "--runs-dir", str(series.parent), *out)
+            done = fastdqn_says(command, "latest", "--runs-dir", str(series.parent), *out)
             assert done.returncode == 0, done.stderr
 
 
@@ -167,7 +167,7 @@ def test_the_command_imports_only_what_it_needs() -> None:
 
 
 def test_games_lists_them() -> None:
-    done = fastdqn("games", "invaders")
+    done = fastdqn_says("games", "invaders")
     assert "space_invaders" in done.stdout
     assert "1,668.7" in done.stdout
     assert " 6 " in done.stdout

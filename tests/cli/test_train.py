@@ -12,7 +12,7 @@ import pytest
 
 from fastdqn.cli import train
 from fastdqn.errors import UserError
-from tests.helpers.scripts import ROOT, SHORT, fastdqn, only_run, records, summary
+from tests.helpers.scripts import ROOT, SHORT, fastdqn, fastdqn_says, only_run, records, summary
 
 SCRIPTS = sorted(path.stem for path in (ROOT / "experiments").glob("[0-9]*.py"))
 
@@ -42,13 +42,13 @@ def test_no_such_script(name: str, said: str) -> None:
 
 def test_mistakes_end_with_2_and_one_sentence(tmp_path: Path) -> None:
     for words, said in ((("99",), "There is no script"), (("--game", "pong"), "The script comes first")):
-        done = fastdqn("train", *words, cwd=tmp_path)
+        done = fastdqn_says("train", *words, cwd=tmp_path)
         assert (done.returncode, done.stderr.count("\n")) == (2, 1)
         assert done.stderr.startswith(f"error: {said}")
-    done = fastdqn("train", "1", "--game", "pnog", cwd=tmp_path)
+    done = fastdqn_says("train", "1", "--game", "pnog", cwd=tmp_path)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "did you mean pong" in done.stderr
-    done = fastdqn("train", "1", "--help", cwd=tmp_path)
+    done = fastdqn_says("train", "1", "--help", cwd=tmp_path)
     assert done.stdout.startswith("usage: fastdqn train 01_baseline [OPTIONS]\n")
 
 

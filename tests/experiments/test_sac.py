@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +20,7 @@ from fastdqn.runs.checkpoint import newest, read
 from fastdqn.tools.fresh import play_fresh
 from tests.helpers.control import Ears, Reach, registered
 from tests.helpers.resuming import resume
-from tests.helpers.scripts import ROOT, fastdqn_says, loaded, only_run, parse, records, summary, train
+from tests.helpers.scripts import fastdqn_says, loaded, only_run, parse, records, script_says, summary, train
 
 SCRIPT = "31_sac"
 QUIET = ("--threads", "1", "--checkpoint-minutes", "None")
@@ -191,15 +189,7 @@ def test_what_looks_at_runs_knows_it(tmp_path: Path) -> None:
     ],
 )
 def test_mistakes_are_one_sentence_and_exit_code_2(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
-    path = str(ROOT / "experiments" / f"{SCRIPT}.py")
-    done = subprocess.run(
-        [sys.executable, path, "--runs-dir", str(tmp_path), *words],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        timeout=120,
-        check=False,
-    )
+    done = script_says(SCRIPT, "--runs-dir", str(tmp_path), *words)
     assert done.returncode == 2
     assert done.stderr.startswith(f"error: {said}")
     assert done.stderr.count("\n") == 1
