@@ -29,7 +29,11 @@ class RawScreens:
         self.wrapped = classic.FireReset(env) if fire else env
 
 
-@pytest.mark.parametrize("game", ["pong", "breakout", "space_invaders", "qbert"])
+OTHERS = [pytest.param(game, marks=pytest.mark.slow) for game in ("space_invaders", "qbert")]
+"""Games whose tests take as long as those of two others."""
+
+
+@pytest.mark.parametrize("game", ["pong", "breakout", *OTHERS])
 def test_opencv_equals_gymnasium_atari_preprocessing(game: str) -> None:
     """Same rewards and ends; frames within rounding.
 
@@ -57,8 +61,16 @@ def test_opencv_equals_gymnasium_atari_preprocessing(game: str) -> None:
     assert ends > 0 or game in ("pong",)
 
 
-@pytest.mark.parametrize("name", ["pong", "breakout", "space_invaders", "qbert"])
-@pytest.mark.parametrize("max_frames", [108_000, 1_003])
+@pytest.mark.parametrize(
+    ("name", "max_frames"),
+    [
+        *itertools.product(("pong", "breakout"), (108_000, 1_003)),
+        *(
+            pytest.param(*both, marks=pytest.mark.slow)
+            for both in itertools.product(("space_invaders", "qbert"), (108_000, 1_003))
+        ),
+    ],
+)
 def test_classic_and_opencv_play_the_same_game_and_differ_only_in_the_picture(name: str, max_frames: int) -> None:
     game = GameOptions(name=name, max_frames=max_frames)
     old, new = build_env(game, "classic"), build_env(game, "opencv")

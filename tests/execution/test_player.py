@@ -35,7 +35,12 @@ from tests.helpers.players import (
 
 
 @pytest.mark.parametrize(
-    ("game", "wrappers"), [(TOY_COUNTER, "classic"), (TOY_COUNTER, "opencv"), ("breakout", "opencv")]
+    ("game", "wrappers"),
+    [
+        (TOY_COUNTER, "classic"),
+        pytest.param(TOY_COUNTER, "opencv", marks=pytest.mark.slow),
+        ("breakout", "opencv"),
+    ],
 )
 def test_each_env_step_arrives_once_and_in_order(game: str, wrappers: Any) -> None:
     options = player_options(game)

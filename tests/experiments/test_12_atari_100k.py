@@ -20,7 +20,7 @@ SCRIPT = "12_atari_100k"
 BRIEF = (
     *("--game", "breakout", "--threads", "1", "--replay-initial", "60", "--replay-size", "400", "--batch-size", "4"),
     *("--target-sync", "40", "--n-step", "3", "--importance-decay", "240", "--checkpoint-minutes", "None"),
-    *("--max-frames", "400", "--report-env-steps", "50", "--held-out", "20"),
+    *("--max-frames", "400", "--report-env-steps", "50", "--held-out", "20", "--frame-size", "42"),
 )
 GAMES = ("--evaluation-games", "5", "--evaluation-envs", "2")
 

@@ -66,7 +66,7 @@ def test_the_ratio_holds_with_a_slow_player(tmp_path: Path) -> None:
 def test_vector_scripts_repeat_and_keep_ratio_and_schedules(tmp_path: Path, script: str) -> None:
     """Five games of Breakout at once: the same run twice; updates, epsilon and target copies at 02's env steps."""
     words = (*SHORT, "--game", "breakout", "--num-envs", "5", "--steps", "4", "--n-step", "3", "--env-threads", "2")
-    words += ("--epsilon-decay", "300")
+    words += ("--epsilon-decay", "300", "--frame-size", "42")
     first = fingerprint(train(script, tmp_path / "a", *words))
     run = train(script, tmp_path / "b", *words)
     assert first == fingerprint(run)
@@ -87,7 +87,7 @@ def test_vector_scripts_repeat_and_keep_ratio_and_schedules(tmp_path: Path, scri
 
 def test_10_without_parts_learns_what_09_learns(tmp_path: Path) -> None:
     """Reports and all: they draw from random numbers of their own."""
-    words = (*SHORT, "--game", "breakout", "--num-envs", "5", "--steps", "4")
+    words = (*SHORT, "--game", "breakout", "--num-envs", "5", "--steps", "4", "--frame-size", "42")
     first = fingerprint(train("09_cuda_graph", tmp_path / "a", *words))
     assert first == fingerprint(train("10_rainbow", tmp_path / "b", *words, "--report-env-steps", "30"))
 

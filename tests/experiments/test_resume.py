@@ -81,7 +81,7 @@ AVERAGE = ("--prioritized", "--importance-decay", "260", "--target-average", "0.
         ("07_device_replay", (*VECTOR, "--game", DOTS)),
         ("10_rainbow", RAINBOW),
         ("11_pong_in_seconds", (*VECTOR, *NARROW, "--freeze-share", "0.5")),
-        ("11_pong_in_seconds", (*VECTOR, *NARROW, *RETURNS)),
+        pytest.param("11_pong_in_seconds", (*VECTOR, *NARROW, *RETURNS), marks=pytest.mark.slow),
         ("11_pong_in_seconds", (*VECTOR, *NARROW, *RETURNS, *AVERAGE)),
     ],
 )
@@ -294,7 +294,13 @@ def test_no_checkpoints_means_none(tmp_path: Path) -> None:
 
 def test_a_full_disk(tmp_path: Path) -> None:
     """A run whose checkpoint cannot be written says so in one sentence, and keeps weights and summary."""
-    shell = ["bash", "-c", 'ulimit -f 9000; exec "$@"', "-", *command("09_cuda_graph", tmp_path, *VECTOR)]
+    shell = [
+        "bash",
+        "-c",
+        'ulimit -f 9000; exec "$@"',
+        "-",
+        *command("09_cuda_graph", tmp_path, *VECTOR, "--frame-size", "84"),
+    ]
     done = subprocess.run(
         [*shell, "--max-env-steps", "90"], capture_output=True, text=True, cwd=ROOT, timeout=240, check=False
     )

@@ -11,7 +11,7 @@ from tests.helpers.scripts import CREWS, PARALLEL, ROOT, SESSIONS, here
 
 SMALL = ("--game", "breakout", "--replay-initial", "60", "--batch-size", "4", "--target-sync", "40", "--n-step", "3")
 PLAIN = (*SMALL, "--replay-size", "150", "--epsilon-decay", "200", "--checkpoint-minutes", "None")
-VECTOR = (*PLAIN, "--num-envs", "3", "--env-threads", "2", "--steps", "4")
+VECTOR = (*PLAIN, "--num-envs", "3", "--env-threads", "2", "--steps", "4", "--frame-size", "42")
 NARROW = ("--network", "narrow", "--frame-size", "42")
 RAINBOW = (
     *(*PLAIN, "--num-envs", "3", "--env-threads", "2", "--steps", "1", "--gradient-threads", "2"),
