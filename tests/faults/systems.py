@@ -45,7 +45,10 @@ def killed(system: System, phase: str, victim: str, folder: Path) -> str | None:
     with going_on(folder, system, phase, *words) as run:
         send(run, victim, signal.SIGKILL)
         ended = run.finish(IN_TIME + (SLOW if phase in ("writing", "last") else 0.0))
-    wrong = wrong_end(ended, -9) if victim == "main" else wrong_end(ended, 1, "was killed")
+    if victim == "main":  # a child that was about to begin may say so, in Python's own words
+        wrong = None if ended[0] == -signal.SIGKILL else f"exit code {ended[0]}"
+    else:
+        wrong = wrong_end(ended, 1, "was killed")
     if phase == "last" and int(checkpoints_in(only_run(folder / "runs"))[-1].stem) < LAST:
         wrong = wrong or "the last checkpoint was not written"
     return wrong or goes_on(folder, system, phase)
@@ -69,7 +72,8 @@ def interrupted(system: System, phase: str, presses: int, folder: Path) -> str |
 
 def stopped(system: System, phase: str, victim: str, folder: Path) -> str | None:
     """Stop a process for ever, or rank 0 until the others have left, which must be soon."""
-    with going_on(folder, system, phase) as run:
+    words = () if system.ranks else ("--session-timeout", f"{system.silent:g}")
+    with going_on(folder, system, phase, *words) as run:
         send(run, victim, signal.SIGSTOP)
         if victim == "main":
             end = time.monotonic() + system.silent + IN_TIME
