@@ -28,7 +28,8 @@ INITIAL = 3000
 FILLING = ("--replay-initial", str(INITIAL))
 SHORT_GAMES = ("--max-frames", "10", "--fresh-games", "1000000", "--stop-score")
 SILENT_SESSION, SILENT_RANK = 20.0, 5.0  # seconds without a word after which one counts as hung
-SLOW = 3.0  # seconds that a checkpoint takes where one is to be met while it is written
+SLOW = {"writing": 3.0, "last": 8.0}
+"""Seconds that a checkpoint takes, by phase; the last one longer than a rank is left alone whose peer is gone."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ def going_on(folder: Path, system: System, phase: str, *words: str, **faults: st
         AssertionError: something is left.
     """
     more: dict[str, tuple[str, ...]] = {"filling": FILLING, "evaluation": system.solved}
-    slow = {"TOY_SLOW_DISK": str(SLOW)} if phase in ("writing", "last") else {}
+    slow = {"TOY_SLOW_DISK": str(SLOW[phase])} if phase in SLOW else {}
     scratch = folder / "scratch"
     scratch.mkdir(parents=True)
     environment = {**where(folder / "site"), "TMPDIR": str(scratch), **slow, **faults}

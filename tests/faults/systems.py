@@ -44,7 +44,7 @@ def killed(system: System, phase: str, victim: str, folder: Path) -> str | None:
     words = ("--max-env-steps", str(LAST)) if phase == "last" else ()
     with going_on(folder, system, phase, *words) as run:
         send(run, victim, signal.SIGKILL)
-        ended = run.finish(IN_TIME + (SLOW if phase in ("writing", "last") else 0.0))
+        ended = run.finish(IN_TIME + SLOW.get(phase, 0.0))
     if victim == "main":  # a child that was about to begin may say so, in Python's own words
         wrong = None if ended[0] == -signal.SIGKILL else f"exit code {ended[0]}"
     else:
@@ -62,7 +62,7 @@ def interrupted(system: System, phase: str, presses: int, folder: Path) -> str |
             time.sleep(0.3)
             if run.process.poll() is None:
                 run.ctrl_c()
-        ended = run.finish(IN_TIME + (2.0 * SLOW if phase == "writing" else 0.0))
+        ended = run.finish(IN_TIME + 2.0 * SLOW.get(phase, 0.0))
     wrong = wrong_end(ended, 130)
     if not wrong and presses == 1 and phase in ("filling", "learning", "writing"):
         reason = summary(only_run(folder / "runs"))["reason"]
@@ -81,7 +81,7 @@ def stopped(system: System, phase: str, victim: str, folder: Path) -> str | None
                 assert time.monotonic() < end, "the others wait for one that is stopped"
                 time.sleep(0.1)
             send(run, victim, signal.SIGCONT)
-        ended = run.finish(system.silent + IN_TIME + (SLOW if phase == "writing" else 0.0))
+        ended = run.finish(system.silent + IN_TIME + SLOW.get(phase, 0.0))
     said = "(is gone|has been silent|failed)" if victim == "main" else "(hung|has been silent)"
     return wrong_end(ended, 1, said) or goes_on(folder, system, phase)
 
