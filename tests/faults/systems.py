@@ -63,7 +63,8 @@ def interrupted(system: System, phase: str, presses: int, folder: Path) -> str |
             if run.process.poll() is None:
                 run.ctrl_c()
         ended = run.finish(IN_TIME + 2.0 * SLOW.get(phase, 0.0))
-    wrong = wrong_end(ended, 130)
+    code = -signal.SIGINT if presses == 2 and ended[0] == -signal.SIGINT else 130  # in Python's own end: 130 to a shell
+    wrong = wrong_end(ended, code)
     if not wrong and presses == 1 and phase in ("filling", "learning", "writing"):
         reason = summary(only_run(folder / "runs"))["reason"]
         wrong = None if reason == "interrupted" else f"its reason is {reason}"
