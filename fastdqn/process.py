@@ -38,6 +38,7 @@ _running = False
 _received = 0
 _first = 0
 _failed = _abandoned = False
+_held: list[int] | None = None  # signals that came while they were held back
 
 
 def elapsed() -> float:
@@ -108,15 +109,23 @@ def running() -> Generator[None]:
 
 @contextlib.contextmanager
 def signals_held() -> Generator[None]:
-    """Hold SIGINT back while a child process starts: the child inherits the mask and so never gets it."""
+    """Hold signals back while a child process starts: the child inherits the mask and so never gets SIGINT, and this
+    process does not leave a child behind that is half started. Other threads may take a signal all the same, which
+    Python then handles in this one; it waits, too.
+    """
+    global _held
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    _held = []
     try:
         yield
     finally:
+        came, _held = _held, None
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        for number in came:
+            _on_signal(number, None)
 
 
 def kill_children() -> None:
@@ -127,6 +136,9 @@ def kill_children() -> None:
 
 def _on_signal(number: int, _frame: FrameType | None) -> None:
     global _received, _first
+    if _held is not None:
+        _held.append(number)
+        return
     if _first and number == getattr(signal, "SIGHUP", None):  # a closed terminal: its shell sends it, and the system
         return
     _received += 1

@@ -8,6 +8,7 @@ import ast
 import importlib.metadata
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -71,6 +72,29 @@ def test_a_script_finds_the_checkout_where_no_fastdqn_is_installed(tmp_path: Pat
     done = bare("-c", code, *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert only_run(tmp_path).name.endswith("-pong-01_baseline")
+
+
+HELD = """
+import os, signal, threading, time
+from fastdqn import process
+process.install()
+threading.Thread(target=time.sleep, args=(2,), daemon=True).start()  # which takes signals that this one has blocked
+with process.signals_held():
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(0.1)
+    print("whole", flush=True)
+print("too late", flush=True)
+"""
+"""Gets Ctrl-C in the middle of what is not to be interrupted."""
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="needs POSIX signals")
+def test_no_child_is_left_half_started() -> None:
+    """Whichever thread the system gives a signal to, it counts once the child is there."""
+    words = [sys.executable, "-c", HELD]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (130, "whole\n")
+    assert done.stderr == "\nInterrupted.\n"
 
 
 def test_what_is_needed_are_dependencies() -> None:

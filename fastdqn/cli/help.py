@@ -14,7 +14,7 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
@@ -22,7 +22,9 @@ import tyro
 from rich.console import Console
 from rich.text import Text
 
-from fastdqn.options.groups import flag_of
+from fastdqn.options.boxes import SAID
+from fastdqn.options.groups import defaults_of, flag_of
+from fastdqn.options.groups import groups_of as known_groups
 
 COMMON = (
     *("--game", "--agent", "--protocol", "--variant", "--cuda", "--device", "--seed", "--seeds"),
@@ -74,8 +76,11 @@ def groups_of(kind: type[Any], default: Any = None) -> list[OptionGroup]:
     composed = {f.name: hints[f.name] for f in dataclasses.fields(kind) if dataclasses.is_dataclass(hints[f.name])}
     if not composed:
         return [OptionGroup("Options", list(_options_of(kind, default)))]
+    said: Mapping[str, str | None] = SAID if known_groups(defaults_of(kind)).continuous else {}
     found = [
-        OptionGroup(_about(group, name), list(_options_of(group, None if default is None else getattr(default, name))))
+        OptionGroup(
+            _about(group, name), list(_options_of(group, None if default is None else getattr(default, name), said))
+        )
         for name, group in composed.items()
     ]
     every = {option.flag: option for group in found for option in group.options}
@@ -165,13 +170,15 @@ def _doc(kind: type[Any]) -> str:
     return "" if said.startswith(f"{kind.__name__}(") else " ".join(said.split())
 
 
-def _options_of(kind: type[Any], default: Any) -> Iterator[Option]:
-    hints, about = get_type_hints(kind, include_extras=True), _field_docs(kind)
+def _options_of(kind: type[Any], default: Any, said: Mapping[str, str | None] | None = None) -> Iterator[Option]:
+    """Yield the options of a group; `said` has other words for some fields, and None for those to leave out."""
+    hints = get_type_hints(kind, include_extras=True)
+    about = {**_field_docs(kind), **(said or {})}
     for field in dataclasses.fields(kind):
-        if tyro.conf.Suppress in get_args(hints[field.name])[1:]:
+        if tyro.conf.Suppress in get_args(hints[field.name])[1:] or about.get(field.name, "") is None:
             continue
         value: Any = field.default if default is None else getattr(default, field.name)
-        text, kinds, choices = about.get(field.name, ""), [*_plain(hints[field.name])], ""
+        text, kinds, choices = about.get(field.name) or "", [*_plain(hints[field.name])], ""
         or_none = "|None" if type(None) in kinds and value is not None else ""
         literals = [str(one) for kind_ in kinds if get_origin(kind_) is Literal for one in get_args(kind_)]
         if literals:

@@ -34,8 +34,10 @@ class BoxEnv(OwnEnv):
         """
         try:
             picture: Any = self.env.render()
-        except gymnasium.error.DependencyNotInstalled as error:
-            raise UserError(f"{self.name} cannot be drawn: {said_of(error)}.") from error
+        except (gymnasium.error.DependencyNotInstalled, ImportError) as error:
+            missing = getattr(error, "name", None)
+            way = f"; pip install {missing.partition('.')[0]}" if missing else ""
+            raise UserError(f"{self.name} cannot be drawn: {plain_said_of(error)}{way}.") from error
         except Exception as error:
             if "mujoco" in type(self.env.unwrapped).__module__:
                 raise RunError(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -125,6 +125,13 @@ class Exchanges:
         if self._presence is not None and self._presence.lost is not None:
             self.end(self._presence.notice() or "")
 
+    def spare(self, saving: Callable[[], bool]) -> None:
+        """Let this process, where another rank is gone, not be ended as long as `saving` says that it writes a
+        checkpoint, and `SAVE_SECONDS` are not over.
+        """
+        if self._presence is not None:
+            self._presence.saving = saving
+
     def _wait(self, work: Any, patience: float | None = None) -> None:
         """Wait for an exchange.
 
@@ -139,6 +146,7 @@ class Exchanges:
         """
         assert self._presence is not None
         self._presence.exchange()
+        self.look()  # an exchange in which this rank only sends may succeed without the others
         began = time.monotonic()
         while True:
             over = work.is_completed()

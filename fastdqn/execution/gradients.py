@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fastdqn.execution.crew import Crew, CrewPlan, Desk
 from fastdqn.execution.player import PlayerWeights
-from fastdqn.execution.processes import Request
+from fastdqn.execution.processes import Request, sharing
 from fastdqn.seam import Group
 from fastdqn.types import SentGradient
 
@@ -68,8 +68,9 @@ class Gradients(Crew):
     def __init__(self, plan: CrewPlan, weights: PlayerWeights, group: Group, begun: int = 0) -> None:
         size = sum(parameter.numel() for parameter in group.parameters)
         self._slots = [torch.zeros(SLOTS, size) for _ in range(plan.players)]
-        for slots in self._slots:
-            slots.share_memory_()
+        with sharing():
+            for slots in self._slots:
+                slots.share_memory_()
         self._summed = [0] * plan.players  # gradients of each player so far
         self._sum = torch.zeros(size)
         self._begun = False  # whether there is anything in the sum of now

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from fastdqn.errors import RunError, UserError
 from fastdqn.execution.crew import Desk
+from fastdqn.execution.processes import sharing
 from fastdqn.foreach import copy_all
 from fastdqn.seam import Group
 from fastdqn.states import NothingUnfinished, on_cpu
@@ -239,7 +240,8 @@ def _members(weights: Sequence[Tensor]) -> list[Member]:
     """Return copies of `weights`, and moments of 0, in one piece of shared memory: each piece keeps a file open."""
     sizes = [max(ALIGNED, math.ceil(weight.nbytes / ALIGNED) * ALIGNED) for weight in weights]
     memory = torch.zeros(sum(ALIGNED + 3 * size for size in sizes), dtype=torch.uint8)
-    memory.share_memory_()
+    with sharing():
+        memory.share_memory_()
     if not memory.is_shared():
         raise RunError("This system does not let processes share memory.")
     members: list[Member] = []

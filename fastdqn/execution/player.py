@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple, Protocol
 import torch
 from torch import nn
 
-from fastdqn.execution.processes import ChildProcess, Outbox
+from fastdqn.execution.processes import ChildProcess, Outbox, sharing
 from fastdqn.execution.wire import FrameDecoder, FrameEncoder, WireStep
 from fastdqn.types import PlayedStep
 
@@ -97,7 +97,8 @@ class PlayerWeights:
         devices = player_devices(here, player_device, players)
         there = dict.fromkeys(device for device in devices if device != here)
         self._copies = {device: copy.deepcopy(network).to(device) for device in there}
-        self.networks = [self._copies.get(device, network).share_memory() for device in devices]
+        with sharing():
+            self.networks = [self._copies.get(device, network).share_memory() for device in devices]
         """One for each player."""
 
     @property

@@ -33,6 +33,8 @@ SILENT_SECONDS = 5.0
 """Without a word, after which a rank counts as gone: stopped, or cut off."""
 GRACE_SECONDS = 3.0
 """For a rank's main thread to notice that another is gone, before the process is ended."""
+SAVE_SECONDS = 30.0
+"""For a checkpoint that is being written then to be whole, at most; the seconds above begin when it is."""
 START_SECONDS = 60.0
 """At least, for all ranks to be there: imports may take long."""
 LONGEST = 1 << 20
@@ -77,6 +79,8 @@ class Presence:
     def __init__(self, rank: int, world: int, address: str, store: Any, quiet: bool = False) -> None:
         self.lost: str | None = None
         """Why the run cannot go on, a sentence; None as long as all are there."""
+        self.saving: Callable[[], bool] = lambda: False
+        """Whether this rank writes a checkpoint."""
         self._rank, self._world = rank, world
         self._address, self._store = address, store
         self._quiet = quiet
@@ -227,13 +231,17 @@ class Presence:
 
     def _watch(self) -> None:
         """What the thread does."""
-        next_beat, lost_at = 0.0, 0.0
+        next_beat, lost_at, saved_at, looked = 0.0, 0.0, 0.0, time.monotonic()
         while not self._closed:
             with contextlib.suppress(OSError, ValueError):  # closed in between
                 ready: list[Callable[[], None]] = [key.data for key, _ in self._selector.select(0.1)]
                 for do in ready:
                     do()
             now = time.monotonic()
+            if now - looked > SILENT_SECONDS / 2.0:  # this process was stopped itself, say with the others by Ctrl-Z
+                for line in tuple(self._lines.values()):
+                    line.heard = now
+            looked = now
             if now >= next_beat:
                 next_beat = now + BEAT_SECONDS
                 with self._lock:
@@ -247,7 +255,9 @@ class Presence:
             if self.lost is None or self._noticed:
                 continue
             lost_at = lost_at or now
-            if now - lost_at > GRACE_SECONDS and not self._closed:
+            if self.saving() and now - lost_at < SAVE_SECONDS:
+                saved_at = now
+            if now - max(lost_at, saved_at) > GRACE_SECONDS and not self._closed:
                 if not self._quiet:
                     complain(f"error: {self.lost}")
                 process.kill_children()

@@ -243,6 +243,20 @@ def _leave_with_parent() -> None:
 
 
 @contextlib.contextmanager
+def sharing() -> Generator[None]:
+    """Turn what PyTorch says where memory cannot be shared between processes into one sentence.
+
+    Raises:
+        RunError: it cannot be.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        said = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+        raise RunError(f"Memory cannot be shared between processes ({said}); /dev/shm may be full.") from error
+
+
+@contextlib.contextmanager
 def _one_thread_environment() -> Generator[None]:
     """Give a child that starts now one thread for each numeric library: set before its first import."""
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")

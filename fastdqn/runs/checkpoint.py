@@ -77,6 +77,12 @@ class Checkpoints:
         """Whether one has been begun of which `ended` has not told the end yet."""
         return self._thread is not None
 
+    @property
+    def writing(self) -> bool:
+        """Whether one is being written now."""
+        thread = self._thread
+        return thread is not None and thread.is_alive()
+
     def begin(self, env_steps: int, states: Callable[[], dict[str, Any]]) -> None:
         """Take the states now and write them while the run continues. The one before must have been waited for."""
         began = time.perf_counter()

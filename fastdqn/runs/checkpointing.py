@@ -42,6 +42,11 @@ class Checkpointing:
         self._next_env_steps = begun + (run.checkpoint_env_steps or 0)
         self._newest: int | None = None  # env steps
 
+    @property
+    def writing(self) -> bool:
+        """Whether one is being written now."""
+        return self._files.writing
+
     def due(self, env_steps: int) -> bool:
         """Tell whether one is due after `env_steps` and may begin; the next one is then due later."""
         elapsed, every = process.elapsed(), self._run.checkpoint_env_steps

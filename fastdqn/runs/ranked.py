@@ -53,6 +53,10 @@ class Company(Protocol):
         """Return what rank `source` sends to all."""
         ...
 
+    def spare(self, saving: Callable[[], bool]) -> None:
+        """Let this process finish what it saves, where another one is gone."""
+        ...
+
 
 def run_of(
     company: Company,
@@ -91,12 +95,14 @@ class LeadingRun(Run):
     ) -> None:
         self._company = company
         self._others = _Others(company, lambda: self._checkpointing.keeps_replay)
-        self._unchecked = False
+        self._unchecked = self._ending = False
         super().__init__(script, options, device, wrappers, notes, progress, warm_up)
+        company.spare(lambda: self._ending or self._checkpointing.writing)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
+        self._ending = True
         if isinstance(error, Interrupted):  # in the middle of a round: the checkpoint before is the one to resume
             self.reason = "interrupted"
             self._checkpointing.parts = {}

@@ -79,6 +79,32 @@ def test_defaults_are_the_games(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert "\n  --precision {auto,fp32,bf16}" in pong
 
 
+OF_PICTURES = ("--protocol", "--frame-skip", "--fire-reset", "--sticky-actions", "--frame-size", "--env-threads")
+
+
+@pytest.mark.parametrize("script", ["31_sac", "32_sac_hogwild", "33_trainer_thread", "42_sac_ranks"])
+def test_where_vectors_are_shown_nothing_is_said_of_ataris_games(
+    script: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    text = printed(script, capsys)
+    for word in ("Atari", "emulator", "Nature", "epsilon 0.02", "4 frames", *OF_PICTURES):
+        assert word not in text
+    assert "\n  --game STR " in text
+    assert "of an environment that shows vectors and whose actions are continuous" in " ".join(text.split())
+    assert "Stop after this many env steps. (default: 50000)" in text
+
+
+@pytest.mark.parametrize(("script", "words"), [("33_trainer_thread", ("--algorithm", "ppo")), ("41_ppo_ranks", ())])
+def test_where_pictures_may_be_shown_they_are_spoken_of(
+    script: str, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    text = printed(script, capsys, *words)
+    for word in OF_PICTURES:
+        assert f"\n  {word}" in text.replace("--[no-]", "--")
+
+
 @dataclasses.dataclass(frozen=True)
 class Mine:
     """Options of a script of one's own. They have all kinds of types."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from typing import Any
 
 import gymnasium
@@ -215,6 +216,32 @@ def test_a_missing_package_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> N
         'HalfCheetah-v5 needs a package that is missing: MuJoCo is not installed, run `pip install "gymnasium[mujoco]"`'
         "; fastdqn's extra has it: pip install 'fastdqn[mujoco]'."
     )
+
+
+@pytest.mark.parametrize(("name", "continuous"), [("Pendulum-v1", True), ("CartPole-v1", False)])
+def test_without_pygame_one_sentence_says_how_to_get_it(
+    name: str, continuous: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pygame", None)  # importing it fails, as where it is not installed
+    env: Any = bare_env(game_of(name), continuous=continuous)
+    env.reset(seed=0)
+    with pytest.raises(UserError) as caught:
+        env.render()
+    said = f'{name} cannot be drawn: pygame is not installed, run `pip install "gymnasium[classic-control]"`.'
+    assert str(caught.value).replace("_", "-") == said
+
+
+def test_any_package_that_is_missing_for_drawing_is_named() -> None:
+    class Painted(Ears):
+        def render(self) -> Any:
+            raise ModuleNotFoundError("No module named 'easel.oil'", name="easel.oil")
+
+    with registered(Painted=Painted):
+        env: Any = bare_env(game_of("Painted-v0"), continuous=True)
+        env.reset(seed=0)
+        with pytest.raises(UserError) as caught:
+            env.render()
+    assert str(caught.value) == "Painted-v0 cannot be drawn: No module named 'easel.oil'; pip install easel."
 
 
 @pytest.mark.parametrize(

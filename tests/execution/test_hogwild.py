@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fastdqn.algorithms.sessions import OWN
-from fastdqn.errors import UserError
+from fastdqn.errors import RunError, UserError
 from fastdqn.execution.hogwild import Common, Shared, Synced
 from fastdqn.execution.processes import ChildProcess
 from fastdqn.execution.session_crew import share_of
@@ -124,6 +124,22 @@ def test_a_device_whose_memory_is_not_shared_so_is_one_sentence() -> None:
     weight = nn.Parameter(torch.ones(2, device="meta"))
     with pytest.raises(UserError, match=r"^Sessions share weights in the memory of the CPU; train with --device cpu"):
         Common([Group("line", [weight], torch.optim.Adam([weight]))])
+
+
+def test_memory_that_cannot_be_shared_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where /dev/shm is full, or files are limited."""
+
+    def share(_: torch.Tensor) -> None:
+        raise RuntimeError("unable to resize file </torch_1> to the right size\nException raised from ...")
+
+    monkeypatch.setattr(torch.Tensor, "share_memory_", share)
+    weight = nn.Parameter(torch.ones(2))
+    with pytest.raises(RunError) as caught:
+        Common([Group("line", [weight], torch.optim.Adam([weight]))])
+    assert str(caught.value) == (
+        "Memory cannot be shared between processes (unable to resize file </torch_1> to the right size); /dev/shm may "
+        "be full."
+    )
 
 
 @pytest.mark.parametrize("way", WAYS)

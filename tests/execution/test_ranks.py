@@ -18,6 +18,7 @@ import torch
 from fastdqn import process
 from fastdqn.errors import Interrupted, RunError, UserError
 from fastdqn.execution import exchange
+from fastdqn.execution import presence as presence_of
 from fastdqn.execution.exchange import Exchanges, dist, loopback_store
 from fastdqn.execution.launch import joins, words_of_environment
 from fastdqn.execution.presence import Presence
@@ -159,6 +160,49 @@ def test_a_stranger_on_the_line_is_nobody() -> None:
         assert presence.lost is None  # it has left as it should
 
 
+@pytest.mark.parametrize(("saves", "ends"), [(0.0, 0.1), (0.4, 0.35), (9.0, 0.5)])
+def test_who_writes_a_checkpoint_is_ended_when_it_is_whole(
+    monkeypatch: pytest.MonkeyPatch, saves: float, ends: float
+) -> None:
+    """Another rank is gone, and the main thread does not notice: with nothing to write the grace begins at once, else
+    when that is done, or has taken too long.
+    """
+    left: list[float] = []
+    monkeypatch.setattr(presence_of, "GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(presence_of, "SAVE_SECONDS", 0.6)
+    monkeypatch.setattr(presence_of, "complain", lambda _: None)
+    monkeypatch.setattr(process, "kill_children", lambda: None)
+    monkeypatch.setattr(presence_of.os, "_exit", lambda _: left.append(time.monotonic()))
+    with Presence(0, 2, "127.0.0.1", dist.HashStore()) as presence:
+        began = time.monotonic()
+        presence.saving = lambda: time.monotonic() - began < saves
+        presence._lose("Rank 1 is gone.")
+        while not left and time.monotonic() - began < 20.0:
+            time.sleep(0.01)
+        presence.notice()
+    assert ends <= left[0] - began < ends + 15.0
+
+
+@pytest.mark.parametrize("itself", [True, False])
+def test_who_was_stopped_itself_does_not_take_the_others_for_gone(
+    monkeypatch: pytest.MonkeyPatch, itself: bool
+) -> None:
+    """As Ctrl-Z stops all ranks: nobody has said a word meanwhile. The control: another rank alone was stopped."""
+    monkeypatch.setattr(presence_of, "SILENT_SECONDS", 0.4)
+    here, there = socket.socketpair()
+    with here, there, Presence(0, 2, "127.0.0.1", dist.HashStore()) as presence:
+        presence._lines[1] = line = presence_of._Line(here, 1)
+        if itself:
+            real = time.monotonic
+            monkeypatch.setattr(time, "monotonic", lambda: real() + 1.0)
+        else:
+            line.heard -= 1.0
+        time.sleep(0.25)
+        assert (presence.lost is None) == itself
+        presence.notice()
+        presence._left.add(1)
+
+
 @pytest.mark.parametrize("version", ["2.4.1", torch.__version__])
 def test_the_store_of_children_listens_on_the_loopback_interface_alone(
     monkeypatch: pytest.MonkeyPatch, version: str
@@ -187,6 +231,15 @@ class Slow:
         time.sleep(min(slice_.total_seconds(), max(0.0, self._end - time.monotonic())))
         if not self.is_completed():
             raise RuntimeError("the slice is over")
+
+
+def test_what_rank_0_sends_to_one_that_is_gone_is_an_error() -> None:
+    """Its send alone might succeed, and the run end as if nothing had been."""
+    ranks = Exchanges(0, 2, timeout=0.1)
+    lost = "Rank 1 is gone."
+    ranks._presence = cast(Any, SimpleNamespace(exchange=lambda: None, lost=lost, notice=lambda: lost))
+    with mock.patch.object(process, "fail"), pytest.raises(RunError, match=lost):
+        ranks._wait(Slow(0.0))
 
 
 @pytest.mark.parametrize(

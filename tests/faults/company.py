@@ -22,6 +22,7 @@ PLAYER = (
     *("--max-env-steps", "None", "--stop-score", "None", "--checkpoint-minutes", "None", "--log-seconds", "1000"),
 )
 SCRIPTS = (("09_cuda_graph", ENDLESS), ("03_parallel", PLAYER), ("01_baseline", PLAYER))
+NAMES = tuple(name for name, _ in SCRIPTS)
 LATE = 15.0  # seconds in which a run has to end
 STEP = """
 import runpy, sys, time
@@ -214,6 +215,6 @@ def _wait(until: Callable[[], object], process: subprocess.Popen[str] | None = N
 ROWS = (
     Row("two processes, one run", "one has it, the other one is refused", 10, 1, two_at_once),
     Row("a clock that is set", "time limits hold", 4, 1, stepped_clocks),
-    Row("a closed terminal or pipe", "a checkpoint and exit code 129, or it goes on", 9, 1, closed_terminals),
-    Row("a deleted folder", "one sentence, soon", 6, 1, deleted_folders),
+    Row("a closed terminal or pipe", "a checkpoint and exit code 129, or it goes on", 9, 1, closed_terminals, NAMES),
+    Row("a deleted folder", "one sentence, soon", 6, 1, deleted_folders, NAMES),
 )

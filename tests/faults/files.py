@@ -54,7 +54,7 @@ def damaged(folder: Path, count: int) -> Tally:
 
     def trial(number: int, name: str, kind: str, seed: int) -> str | None:
         run = Path(shutil.copytree(whole, folder / f"{number}"))
-        _damage(run / name, kind, random.Random(seed))
+        damage(run / name, kind, random.Random(seed))
         where = f"{name}, {kind}, seed {seed}: "
         seen = _used(run)
         codes, wrong = [done.returncode for done in seen.values()], _first_wrong(seen)
@@ -268,7 +268,8 @@ def _examined(folder: Path) -> Path:
     return run
 
 
-def _damage(path: Path, kind: str, rng: random.Random) -> None:
+def damage(path: Path, kind: str, rng: random.Random) -> None:
+    """Change a file of a run in some way."""
     data = bytearray(path.read_bytes())
     if kind == "taken away":
         path.unlink()

@@ -144,9 +144,23 @@ def _ends_well(run: Path, wanted: object, where: str = "", *words: str, name: st
 
 ROWS = (
     Row("kill -9 at a random moment", "resumed, it ends exactly as if nothing had been", 50, 1, random_moments),
-    Row("kill -9 of 21 and 22 at a random moment", "the same, where players wait for each other", 20, 2, crews),
-    Row("kill -9 of 31 at a random moment", "resumed, it ends exactly as if nothing had been", 20, 2, control),
-    Row("kill -9 of 32 at a random moment", "the same, of one session", 20, 1, sessions),
-    Row("kill -9 of 33 at a random moment", "the same, without a thread", 20, 1, beside),
+    Row(
+        "kill -9 of 21 and 22 at a random moment",
+        "the same, where players wait for each other",
+        20,
+        2,
+        crews,
+        ("21_a3c_data", "22_a3c_grad"),
+    ),
+    Row(
+        "kill -9 of 31 at a random moment",
+        "resumed, it ends exactly as if nothing had been",
+        20,
+        2,
+        control,
+        ("31_sac",),
+    ),
+    Row("kill -9 of 32 at a random moment", "the same, of one session", 20, 1, sessions, ("32_sac_hogwild",)),
+    Row("kill -9 of 33 at a random moment", "the same, without a thread", 20, 1, beside, ("33_trainer_thread",)),
     Row("kill -9 at each operation on a file", "the same", 0, 1, each_operation),
 )

@@ -51,13 +51,16 @@ class Tally:
 
 @dataclass(frozen=True)
 class Row:
-    """A kind of fault: `run` makes so many trials of it in a folder of its own."""
+    """A kind of fault: `run` makes so many trials of it in a folder of its own, with 0 all that there are. A short look
+    leaves out what has 0 for it.
+    """
 
     name: str
     what_holds: str
     full: int
     short: int
     run: Callable[[Path, int], Tally]
+    scripts: tuple[str, ...] = (SCRIPT,)
 
 
 def try_all(trials: Sequence[Callable[[], str | None]], at_once: int = AT_ONCE) -> Tally:

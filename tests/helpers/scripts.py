@@ -167,6 +167,7 @@ class Started:
 
     def __init__(self, script: str, folder: Path, *words: str, env: dict[str, str] | None = None) -> None:
         self.folder = folder
+        self.seen: set[int] = set()  # ids of processes that it has had
         self.process = subprocess.Popen(
             command(script, folder, *words),
             stdout=subprocess.PIPE,
@@ -189,10 +190,16 @@ class Started:
             with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError, PermissionError):
                 if os.getsid(process.pid) == self.process.pid and process.status() != psutil.STATUS_ZOMBIE:
                     found.append(process)
+        self.seen |= {process.pid for process in found}
         return found
 
     def players(self) -> list[psutil.Process]:
-        return [p for p in self.session() if any("spawn_main" in word for word in p.cmdline())]
+        found = []
+        for process in self.session():
+            with contextlib.suppress(psutil.Error):  # it has ended meanwhile
+                if any("spawn_main" in word for word in process.cmdline()):
+                    found.append(process)
+        return found
 
     def wait_until(self, true: Callable[[], bool], timeout: float = 60.0) -> None:
         end = time.monotonic() + timeout
