@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -19,6 +19,42 @@ def copy_all(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
 def lerp_all(targets: Sequence[Tensor], ends: Sequence[Tensor], weight: float) -> None:
     """Move each of `targets` by the share `weight` towards its end."""
     _torch._foreach_lerp_(targets, ends, weight)
+
+
+def norm_of_all(tensors: Sequence[Tensor]) -> Tensor:
+    """Return the norm of all of `tensors` as one vector, () of their type."""
+    norms: list[Tensor] = list(_torch._foreach_norm(tensors))
+    norm: Tensor = _torch.linalg.vector_norm(torch.stack(norms))
+    return norm
+
+
+def multiply_all(tensors: Sequence[Tensor], factor: Tensor) -> None:
+    """Multiply each of `tensors` by `factor`, ()."""
+    _torch._foreach_mul_(tensors, factor)
+
+
+def adam_all(group: Mapping[str, Any], state: Mapping[Tensor, Mapping[str, Tensor]], decay: bool) -> None:
+    """Step the parameters of a group of PyTorch's fused Adam, or AdamW, as it does, without its checks.
+
+    Args:
+        group: of parameters that all have gradients.
+        state: of the optimiser, which has made a step.
+        decay: whether it is AdamW.
+    """
+    parameters = group["params"]
+    moments = [state[parameter] for parameter in parameters]
+    means, squares, steps = ([one[name] for one in moments] for name in ("exp_avg", "exp_avg_sq", "step"))
+    _torch._foreach_add_(steps, 1)
+    (_torch._fused_adamw_ if decay else _torch._fused_adam_)(
+        *(parameters, [parameter.grad for parameter in parameters], means, squares, [], steps),
+        lr=group["lr"],
+        beta1=group["betas"][0],
+        beta2=group["betas"][1],
+        weight_decay=group["weight_decay"],
+        eps=group["eps"],
+        amsgrad=False,
+        maximize=False,
+    )
 
 
 def centered_rmsprop_all(

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.utils import _foreach_utils
 
 from fastdqn.algorithms.rmsprop import CenteredRMSProp
+from fastdqn.foreach import adam_all, multiply_all, norm_of_all
 from fastdqn.seam import Group
 
 
@@ -24,13 +25,28 @@ class Local:
         """Take every .grad of `group`; return its norm before the clip, () float32, if the group has a largest one."""
         norm = None
         if group.max_norm is not None:
-            norm = torch.nn.utils.clip_grad_norm_(group.parameters, group.max_norm)
+            norm = clip(group.parameters, group.max_norm)
         group.optimizer.step()
         return norm
 
     def mean(self, value: Tensor) -> Tensor:
         """Return `value`: nobody else decides."""
         return value
+
+
+def clip(parameters: Sequence[Tensor], max_norm: float) -> Tensor:
+    """Clip the gradient of `parameters` to `max_norm`; return its norm before, () float32.
+
+    As PyTorch does, but where the norm is at hand without waiting, and small enough, nothing is multiplied by 1.
+    """
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    if not gradients or gradients[0].device.type != "cpu":
+        return torch.nn.utils.clip_grad_norm_(parameters, max_norm)
+    norm = norm_of_all(gradients)
+    factor = max_norm / (norm + 1e-6)
+    if not factor >= 1.0:  # nor a number
+        multiply_all(gradients, factor)
+    return norm
 
 
 def build_adam(
@@ -57,7 +73,8 @@ def build_adam(
     if decay:
         weights, biases = [p for p in parameters if p.dim() > 1], [p for p in parameters if p.dim() <= 1]
         groups = [{"params": weights, "weight_decay": decay}, {"params": biases, "weight_decay": 0.0}]
-    return _without_compiler(kind)(groups, lr=lr, eps=epsilon, fused=fused or None, capturable=capturable)
+    quick = fused and not capturable and parameters[0].device.type == "cpu"
+    return _without_compiler(kind, quick)(groups, lr=lr, eps=epsilon, fused=fused or None, capturable=capturable)
 
 
 def build_rmsprop(
@@ -77,8 +94,11 @@ def _step_size(parameters: Sequence[Tensor], learning_rate: float, capturable: b
     return torch.tensor(learning_rate, device=parameters[0].device) if capturable else learning_rate
 
 
-def _without_compiler(kind: Any) -> Any:
+def _without_compiler(kind: Any, quick: bool) -> Any:
     """Return this kind of Adam with a step that does not import torch's compiler, which would slow every start down.
+
+    Once it has moments a `quick` one calls its kernel without PyTorch's checks, which cost as much for a small
+    network.
 
     PyTorch's own step is wrapped into a function that imports the compiler in order to turn gradients off, which is
     done here. Once the compiler has been imported anyway, nothing is changed.
@@ -90,9 +110,18 @@ def _without_compiler(kind: Any) -> Any:
     class Adam(kind):
         def step(self, closure: Any = None) -> Any:
             with torch.no_grad():
-                return inner(self, closure)
+                if not quick or closure is not None or not self.state or not _whole(self.param_groups):
+                    return inner(self, closure)
+                for group in self.param_groups:
+                    adam_all(group, self.state, kind is torch.optim.AdamW)
+                return None
 
     return Adam
+
+
+def _whole(groups: Sequence[dict[str, Any]]) -> bool:
+    """Tell whether all parameters of an optimiser have gradients."""
+    return all(parameter.grad is not None for group in groups for parameter in group["params"])
 
 
 def _keep_compiler_out() -> None:
