@@ -128,6 +128,24 @@ def test_double_takes_the_choice_from_the_online_network() -> None:
     assert plain.update(batch).scalars["loss"].item() != pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.parametrize(("variant", "passes"), [("dqn", 2), ("noisy", 3)])
+def test_a_target_that_is_copied_after_each_step_is_computed_once(variant: Any, passes: int) -> None:
+    """The same bits as with a copy by hand, and one pass less, unless the target network has noise of its own."""
+    each, by_hand = (learner_from(options_of(variant, double=True, target_sync=sync)) for sync in (1, 2))
+    counted: list[int] = []
+    for net in (each.network, each.target):
+        net.register_forward_hook(lambda *_: counted.append(1))
+    for seed in range(3):
+        batch, before = random_batch(8, seed=seed), len(counted)
+        one, other = each.update(batch), by_hand.update(batch)
+        assert torch.equal(one.scalars["loss"], other.scalars["loss"])
+        assert torch.equal(one.priority, other.priority)
+        assert len(counted) == before + passes
+        by_hand.sync_target()
+    for name, weight in each.tensors().items():
+        assert torch.equal(weight, by_hand.tensors()[name])
+
+
 def test_centered_frames_by_hand() -> None:
     options = dataclasses.replace(options_of("dqn"), update=UpdateOptions(center_frames=True, frame_scale=64.0))
     learner = learner_from(options, form=FAST)
