@@ -26,7 +26,7 @@ def tiled(obs: Tensor, sides: tuple[int, ...]) -> Tensor:
     """
     count, channels, height, width = obs.shape
     place = _places(count, height, width, sides)
-    pixels = obs.permute(0, 2, 3, 1).reshape(-1, channels)
+    pixels = obs.permute(0, 2, 3, 1).contiguous().view(-1, channels)
     if channels == 4 and obs.dtype == torch.uint8:  # as one number, which is moved sooner
         found = pixels.view(torch.int32).view(-1).index_select(0, place).view(torch.uint8)
     else:
@@ -44,7 +44,11 @@ def convolved(tiles: Tensor, convs: Sequence[nn.Conv2d], scale: float) -> Tensor
     for conv in convs:
         weight, bias = conv.weight.permute(0, 2, 3, 1).flatten(1), conv.bias  # (filters, K * K * C)
         assert bias is not None
-        hidden = torch.addmm(bias, hidden.view(-1, weight.shape[1]), weight.t(), alpha=scale).relu_()
+        rows = hidden.reshape(-1, weight.shape[1])
+        if len(rows) < len(weight):  # the bits of few rows depend on the number of threads, unless the weights are rows
+            hidden = torch.addmm(bias.unsqueeze(1), weight, rows.t(), alpha=scale).t().relu_()
+        else:
+            hidden = torch.addmm(bias, rows, weight.t(), alpha=scale).relu_()
         scale = 1.0
     return hidden.view(*tiles.shape[:2], -1).transpose(1, 2).flatten(1)
 

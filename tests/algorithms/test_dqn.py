@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from fastdqn.algorithms.form import PLAIN, Form
 from fastdqn.build import build_network
 from fastdqn.networks.noisy import FactorisedNoisyLinear, draw_noise, noisy_layers
 from fastdqn.options.dqn import AgentOptions, UpdateOptions
@@ -26,6 +27,7 @@ from tests.helpers.learners import (
     learner_of,
     network,
     options_of,
+    options_of_agent,
     random_batch,
     update_of,
 )
@@ -227,11 +229,21 @@ def plain_forward(net: Any, obs: Tensor, parts: PartOptions) -> Tensor:
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_each_variants_update_equals_a_plain_reference_in_float64(variant: Any) -> None:
-    options = options_of(variant)
+    equals_a_plain_reference(options_of(variant), PLAIN)
+
+
+@pytest.mark.parametrize("form", [PLAIN, FAST])
+def test_the_update_of_data_efficient_rainbow_equals_a_plain_reference_in_float64(form: Form) -> None:
+    """Its own network, with convolutions and with tiles; the gradient is compared before it is clipped."""
+    equals_a_plain_reference(options_of_agent("der"), form)
+
+
+def equals_a_plain_reference(options: Groups, form: Form) -> None:
+    """Compare the gradient, the loss and the priorities of an update with those of a loop over transitions."""
     assert options.parts is not None
     assert options.dqn is not None
     parts, double = options.parts, options.dqn.double
-    learner = learner_from(options)
+    learner = learner_from(options, form=form)
     learner.descent = kept = KeepsGradients()
     with torch.no_grad():
         for parameter in learner.target.parameters():

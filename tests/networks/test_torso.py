@@ -63,7 +63,7 @@ def test_tiles_are_the_convolutions(channels: int, center: bool) -> None:
         torso.center_frames(torch.linspace(0.0, 255.0, 53 * 84).view(53, 84))
     obs = torch.randint(256, (5, channels, 53, 84), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
     assert fast.pixels(obs).shape == (5, 2 * 3, 5 * 5, 5 * 5 * channels)
-    for seen in (obs, obs.to(memory_format=torch.channels_last)):
+    for seen in (obs, obs.to(memory_format=torch.channels_last), obs[:1], obs.repeat(4, 1, 1, 1)):
         found = [torso(seen) for torso in torsos]
         torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
         assert torch.equal(fast(fast.pixels(seen)), found[1])
