@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -31,30 +31,6 @@ def norm_of_all(tensors: Sequence[Tensor]) -> Tensor:
 def multiply_all(tensors: Sequence[Tensor], factor: Tensor) -> None:
     """Multiply each of `tensors` by `factor`, ()."""
     _torch._foreach_mul_(tensors, factor)
-
-
-def adam_all(group: Mapping[str, Any], state: Mapping[Tensor, Mapping[str, Tensor]], decay: bool) -> None:
-    """Step the parameters of a group of PyTorch's fused Adam, or AdamW, as it does, without its checks.
-
-    Args:
-        group: of parameters that all have gradients.
-        state: of the optimiser, which has made a step.
-        decay: whether it is AdamW.
-    """
-    parameters = group["params"]
-    moments = [state[parameter] for parameter in parameters]
-    means, squares, steps = ([one[name] for one in moments] for name in ("exp_avg", "exp_avg_sq", "step"))
-    _torch._foreach_add_(steps, 1)
-    (_torch._fused_adamw_ if decay else _torch._fused_adam_)(
-        *(parameters, [parameter.grad for parameter in parameters], means, squares, [], steps),
-        lr=group["lr"],
-        beta1=group["betas"][0],
-        beta2=group["betas"][1],
-        weight_decay=group["weight_decay"],
-        eps=group["eps"],
-        amsgrad=False,
-        maximize=False,
-    )
 
 
 def centered_rmsprop_all(

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils import _foreach_utils
 
 from fastdqn.algorithms.rmsprop import CenteredRMSProp
-from fastdqn.foreach import adam_all, multiply_all, norm_of_all
+from fastdqn.foreach import multiply_all, norm_of_all
 from fastdqn.seam import Group
 
 
@@ -73,8 +73,7 @@ def build_adam(
     if decay:
         weights, biases = [p for p in parameters if p.dim() > 1], [p for p in parameters if p.dim() <= 1]
         groups = [{"params": weights, "weight_decay": decay}, {"params": biases, "weight_decay": 0.0}]
-    quick = fused and not capturable and parameters[0].device.type == "cpu"
-    return _without_compiler(kind, quick)(groups, lr=lr, eps=epsilon, fused=fused or None, capturable=capturable)
+    return _without_compiler(kind)(groups, lr=lr, eps=epsilon, fused=fused or None, capturable=capturable)
 
 
 def build_rmsprop(
@@ -94,11 +93,8 @@ def _step_size(parameters: Sequence[Tensor], learning_rate: float, capturable: b
     return torch.tensor(learning_rate, device=parameters[0].device) if capturable else learning_rate
 
 
-def _without_compiler(kind: Any, quick: bool) -> Any:
+def _without_compiler(kind: Any) -> Any:
     """Return this kind of Adam with a step that does not import torch's compiler, which would slow every start down.
-
-    Once it has moments a `quick` one calls its kernel without PyTorch's checks, which cost as much for a small
-    network.
 
     PyTorch's own step is wrapped into a function that imports the compiler in order to turn gradients off, which is
     done here. Once the compiler has been imported anyway, nothing is changed.
@@ -110,18 +106,9 @@ def _without_compiler(kind: Any, quick: bool) -> Any:
     class Adam(kind):
         def step(self, closure: Any = None) -> Any:
             with torch.no_grad():
-                if not quick or closure is not None or not self.state or not _whole(self.param_groups):
-                    return inner(self, closure)
-                for group in self.param_groups:
-                    adam_all(group, self.state, kind is torch.optim.AdamW)
-                return None
+                return inner(self, closure)
 
     return Adam
-
-
-def _whole(groups: Sequence[dict[str, Any]]) -> bool:
-    """Tell whether all parameters of an optimiser have gradients."""
-    return all(parameter.grad is not None for group in groups for parameter in group["params"])
 
 
 def _keep_compiler_out() -> None:

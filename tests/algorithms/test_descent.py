@@ -10,9 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from fastdqn.algorithms.descent import Local, build_adam, clip
+from fastdqn.algorithms.descent import Local, clip
 from fastdqn.algorithms.dqn import DQNLearner, Settings
-from fastdqn.foreach import adam_all
 from fastdqn.options.dqn import DQNOptions
 from fastdqn.options.groups import Groups
 from fastdqn.seam import Group
@@ -85,36 +84,6 @@ def test_a_clip_has_the_bits_of_pytorchs(scale: float) -> None:
         assert other.grad is not None
         assert torch.equal(one.grad.view(torch.int32), other.grad.view(torch.int32))
         assert torch.equal(one.grad, gradient) == (scale == 1e-3)
-
-
-@pytest.mark.parametrize("decay", [0.0, 0.1])
-def test_adam_without_its_checks_has_the_bits_of_pytorchs(decay: float) -> None:
-    """Its kernel called by hand, and the optimiser that does it by itself; the step size changes on the way."""
-    pairs = [[torch.ones(7, 5, requires_grad=True), torch.ones(5, requires_grad=True)] for _ in range(3)]
-    theirs, by_hand, ours = (
-        build_adam(pair, 1e-2, 1.5e-4, fused=True, capturable=False, decay=decay) for pair in pairs
-    )
-    for step in range(4):
-        for pair in pairs:
-            for place, parameter in enumerate(pair):
-                seeded = torch.Generator().manual_seed(10 * step + place)
-                parameter.grad = torch.randn(parameter.shape, generator=seeded)
-        for optimizer in (theirs, by_hand, ours):
-            for group in optimizer.param_groups:
-                group["lr"] = 1e-2 / (1 + step)
-            if step and optimizer is by_hand:
-                with torch.no_grad():
-                    for group in optimizer.param_groups:
-                        adam_all(group, optimizer.state, bool(decay))
-            elif optimizer is theirs:
-                optimizer.step(lambda: 0.0)  # which PyTorch's own answers
-            else:
-                optimizer.step()
-    for pair in pairs[1:]:
-        assert all(torch.equal(one, other) for one, other in zip(pair, pairs[0], strict=True))
-    for optimizer in (by_hand, ours):
-        for one, other in zip(optimizer.state.values(), theirs.state.values(), strict=True):
-            assert all(torch.equal(one[name], other[name]) for name in ("exp_avg", "exp_avg_sq", "step"))
 
 
 def test_who_decides_alone_has_the_mean() -> None:
