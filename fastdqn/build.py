@@ -203,8 +203,8 @@ def build_learner(
     agent = agent or AgentOptions()
     rmsprop = dqn.rmsprop_epsilon if dqn.optimizer == "rmsprop" else None
     settings = Settings(
-        *(dqn.learning_rate, dqn.adam_epsilon, rmsprop, dqn.double, agent.target_average, agent.act_with),
-        *(dqn.max_norm, dqn.weight_decay, bootstrap),
+        *(dqn.learning_rate, dqn.adam_epsilon, rmsprop, dqn.double, agent.target_average),
+        *(bootstrap and dqn.target_sync == 1, agent.act_with, dqn.max_norm, dqn.weight_decay, bootstrap),
     )
     noise = torch.Generator(device).manual_seed(as_int(seeds.noise))
     augmentation = None

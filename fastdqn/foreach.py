@@ -21,6 +21,18 @@ def lerp_all(targets: Sequence[Tensor], ends: Sequence[Tensor], weight: float) -
     _torch._foreach_lerp_(targets, ends, weight)
 
 
+def norm_of_all(tensors: Sequence[Tensor]) -> Tensor:
+    """Return the norm of all of `tensors` as one vector, () of their type."""
+    norms: list[Tensor] = list(_torch._foreach_norm(tensors))
+    norm: Tensor = _torch.linalg.vector_norm(torch.stack(norms))
+    return norm
+
+
+def multiply_all(tensors: Sequence[Tensor], factor: Tensor) -> None:
+    """Multiply each of `tensors` by `factor`, ()."""
+    _torch._foreach_mul_(tensors, factor)
+
+
 def centered_rmsprop_all(
     parameters: Sequence[Tensor],
     gradients: Sequence[Tensor],

@@ -41,6 +41,7 @@ class Settings:
     rmsprop_epsilon: float | None = None  # None for Adam
     double: bool = False  # Double Q-learning (van Hasselt et al. 2015)
     target_average: float | None = None  # share by which each step moves the target; None to copy it
+    target_each: bool = False  # copied after each step, and so the same as the online network whenever it is asked
     act_with: Literal["online", "target"] = "online"  # the network whose greedy actions are played
     max_norm: float | None = None  # to which the gradient is clipped
     weight_decay: float = 0.0  # AdamW's
@@ -106,8 +107,9 @@ class DQNLearner(NothingUnfinished):
         self._noisy = tuple(noisy_layers(online).values())
         self._noisy_target = tuple(noisy_layers(target).values())
         self._noisy_actor = tuple(noisy_layers(self._actor).values())
-        self._selector = online if settings.double else None
-        self._shared = next(iter(torsos(online)), None) if settings.double else None  # target and selector get the same
+        same = settings.target_each and settings.target_average is None and not self._noisy
+        self._selector = online if settings.double and not same else None
+        self._shared = next(iter(torsos(online)), None) if self._selector else None  # target and selector get the same
         parameters = list(network.parameters())
         self.group = Group("q", parameters, self._optimizer_of(parameters), settings.max_norm)
 
@@ -178,6 +180,8 @@ class DQNLearner(NothingUnfinished):
             lerp_all(self._copies, self._online, self._settings.target_average)
             if self._lowered_target is not None:
                 self._lowered_target.refresh()
+        elif self._settings.target_each:
+            self._copy_target()
 
     def update(self, batch: Batch) -> Metrics:
         """Make one optimiser step on `batch` (B transitions on the learner's device); does not wait for it."""
@@ -188,9 +192,10 @@ class DQNLearner(NothingUnfinished):
 
     def sync_target(self) -> None:
         """Copy the online network into the target network (Mnih et al. 2015); nothing to do where it is averaged, or
-        not asked.
+        copied after each step, or not asked.
         """
-        if self._settings.target_average is None and self._settings.bootstrap:
+        settings = self._settings
+        if settings.target_average is None and settings.bootstrap and not settings.target_each:
             self._copy_target()
 
     def reset(self, keep: float, generator: torch.Generator) -> None:

@@ -107,7 +107,8 @@ def categorical_projection(probabilities: Tensor, moved: Tensor, atoms: Tensor) 
     spacing = (atoms[last] - atoms[0]) / last
     place = ((moved - atoms[0]) / spacing).clamp(0, last)  # (B, Z), b in the paper's algorithm 1
     index = torch.arange(last + 1, device=atoms.device, dtype=place.dtype)
-    share = (1.0 - (place.unsqueeze(1) - index.unsqueeze(1)).abs()).clamp(min=0.0)  # (B, Z to, Z from)
+    away = (place.unsqueeze(1) - index.unsqueeze(1)).abs_()  # (B, Z to, Z from)
+    share = torch.sub(1.0, away).clamp_(min=0.0)
     return (share @ probabilities.unsqueeze(2)).squeeze(2)
 
 

@@ -100,7 +100,7 @@ def draw_noise(layers: Sequence[NoisyLinear], generator: torch.Generator) -> Non
     if noises:
         sizes = [len(noise) for noise in noises]
         drawn = torch.randn(sum(sizes), generator=generator, device=generator.device)
-        shaped: tuple[Tensor, ...] = torch.split(torch.copysign(drawn.abs().sqrt(), drawn), sizes)
+        shaped: tuple[Tensor, ...] = torch.split(torch.copysign(drawn.abs().sqrt_(), drawn), sizes)
         copy_all(noises, shaped)
 
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from fastdqn.errors import UserError
 from fastdqn.networks.arithmetic import arithmetic_on
+from fastdqn.networks.tiles import convolved, tiled
 
 
 class Size(NamedTuple):
@@ -105,6 +106,8 @@ class Torso(nn.Module):
         self.register_buffer("mean_frame", torch.zeros(height, width) if center_frames else None)
         self.layout = torch.preserve_format  # of what enters the convolutions
         self._scale = 1.0 / frame_scale
+        apart = not size.padded and all(kernel == stride for _, kernel, stride in size.convs)
+        self._sides = tuple(kernel for _, kernel, _ in size.convs) if apart else ()
         if min(height, width) < size.least:
             raise UserError(f"the {size.name} network needs frames of at least {size.least}x{size.least} pixels")
         layers: list[nn.Module] = []
@@ -121,18 +124,30 @@ class Torso(nn.Module):
         self.features = in_channels * height * width
 
     def forward(self, obs: Tensor) -> Tensor:
-        return self.convs(obs if obs.is_floating_point() else self.pixels(obs))
+        pixels = obs if obs.is_floating_point() else self.pixels(obs)
+        if self._in_tiles(obs):
+            return convolved(pixels, [layer for layer in self.convs if isinstance(layer, nn.Conv2d)], self._scale)
+        return self.convs(pixels)
 
     def pixels(self, obs: Tensor) -> Tensor:
         """Return what the convolutions get of uint8 (B, C, H, W), in their layout and in the arithmetic that is on:
-        float32, or bfloat16 under autocast.
+        float32, or bfloat16 under autocast. Tiles, (B, T, P, K * K * C), are not scaled yet.
         """
         kind = arithmetic_on(obs.device)
+        if self._in_tiles(obs):
+            tiles = tiled(obs, self._sides)
+            if self.mean_frame is not None:
+                tiles = tiles - tiled(self.mean_frame.expand(1, obs.shape[1], -1, -1), self._sides)
+            return tiles.to(kind)
         exact = kind if self.mean_frame is None else torch.float32  # bf16 has every byte: either rounds once
         pixels = obs.to(exact, copy=True, memory_format=self.layout)
         if self.mean_frame is not None:
             pixels -= _as_laid_out(self.mean_frame, pixels)
         return pixels.mul_(self._scale).to(kind)
+
+    def _in_tiles(self, obs: Tensor) -> bool:
+        """Tell whether the convolutions are products of matrices: on a CPU, where the layout may be chosen."""
+        return bool(self._sides) and self.layout == torch.channels_last and obs.device.type == "cpu"
 
     def center_frames(self, mean: Tensor) -> None:
         """Subtract `mean`, (H, W) float32, from all inputs, if it was made to."""

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fastdqn.algorithms.descent import Local
+from fastdqn.algorithms.descent import Local, clip
 from fastdqn.algorithms.dqn import DQNLearner, Settings
 from fastdqn.options.dqn import DQNOptions
 from fastdqn.options.groups import Groups
@@ -68,6 +68,22 @@ def test_a_gradient_below_the_largest_norm_stays_as_it_is() -> None:
     assert moved == [[-3.0], [0.0, -4.0]]
     assert norm is not None
     assert norm.item() == pytest.approx(5.0)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, float("nan")])
+def test_a_clip_has_the_bits_of_pytorchs(scale: float) -> None:
+    """Below the largest norm, above it, and where a gradient is no number."""
+    drawn = [scale * torch.randn(size, generator=torch.Generator().manual_seed(size)) for size in (1, 40, 3000)]
+    ours, theirs = ([torch.zeros_like(gradient, requires_grad=True) for gradient in drawn] for _ in range(2))
+    for parameter, gradient in zip([*ours, *theirs], [*drawn, *drawn], strict=True):
+        parameter.grad = gradient.clone()
+    norms = clip([*ours, torch.zeros(2, requires_grad=True)], 10.0), torch.nn.utils.clip_grad_norm_(theirs, 10.0)
+    assert torch.equal(*(norm.view(torch.int32) for norm in norms))
+    for one, other, gradient in zip(ours, theirs, drawn, strict=True):
+        assert one.grad is not None
+        assert other.grad is not None
+        assert torch.equal(one.grad.view(torch.int32), other.grad.view(torch.int32))
+        assert torch.equal(one.grad, gradient) == (scale == 1e-3)
 
 
 def test_who_decides_alone_has_the_mean() -> None:

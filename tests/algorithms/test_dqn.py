@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from fastdqn.algorithms.form import PLAIN, Form
 from fastdqn.build import build_network
 from fastdqn.networks.noisy import FactorisedNoisyLinear, draw_noise, noisy_layers
 from fastdqn.options.dqn import AgentOptions, UpdateOptions
@@ -26,6 +27,7 @@ from tests.helpers.learners import (
     learner_of,
     network,
     options_of,
+    options_of_agent,
     random_batch,
     update_of,
 )
@@ -128,6 +130,24 @@ def test_double_takes_the_choice_from_the_online_network() -> None:
     assert plain.update(batch).scalars["loss"].item() != pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.parametrize(("variant", "passes"), [("dqn", 2), ("noisy", 3)])
+def test_a_target_that_is_copied_after_each_step_is_computed_once(variant: Any, passes: int) -> None:
+    """The same bits as with a copy by hand, and one pass less, unless the target network has noise of its own."""
+    each, by_hand = (learner_from(options_of(variant, double=True, target_sync=sync)) for sync in (1, 2))
+    counted: list[int] = []
+    for net in (each.network, each.target):
+        net.register_forward_hook(lambda *_: counted.append(1))
+    for seed in range(3):
+        batch, before = random_batch(8, seed=seed), len(counted)
+        one, other = each.update(batch), by_hand.update(batch)
+        assert torch.equal(one.scalars["loss"], other.scalars["loss"])
+        assert torch.equal(one.priority, other.priority)
+        assert len(counted) == before + passes
+        by_hand.sync_target()
+    for name, weight in each.tensors().items():
+        assert torch.equal(weight, by_hand.tensors()[name])
+
+
 def test_centered_frames_by_hand() -> None:
     options = dataclasses.replace(options_of("dqn"), update=UpdateOptions(center_frames=True, frame_scale=64.0))
     learner = learner_from(options, form=FAST)
@@ -209,11 +229,21 @@ def plain_forward(net: Any, obs: Tensor, parts: PartOptions) -> Tensor:
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_each_variants_update_equals_a_plain_reference_in_float64(variant: Any) -> None:
-    options = options_of(variant)
+    equals_a_plain_reference(options_of(variant), PLAIN)
+
+
+@pytest.mark.parametrize("form", [PLAIN, FAST])
+def test_the_update_of_data_efficient_rainbow_equals_a_plain_reference_in_float64(form: Form) -> None:
+    """Its own network, with convolutions and with tiles; the gradient is compared before it is clipped."""
+    equals_a_plain_reference(options_of_agent("der"), form)
+
+
+def equals_a_plain_reference(options: Groups, form: Form) -> None:
+    """Compare the gradient, the loss and the priorities of an update with those of a loop over transitions."""
     assert options.parts is not None
     assert options.dqn is not None
     parts, double = options.parts, options.dqn.double
-    learner = learner_from(options)
+    learner = learner_from(options, form=form)
     learner.descent = kept = KeepsGradients()
     with torch.no_grad():
         for parameter in learner.target.parameters():

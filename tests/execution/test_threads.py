@@ -11,13 +11,14 @@ import pytest
 import torch
 
 from fastdqn.algorithms.dqn import DQNLearner
+from fastdqn.algorithms.form import Form
 from fastdqn.execution.devices import has_bf16
 from fastdqn.execution.threads import TRIALS, Threads
 from fastdqn.options.groups import Groups
 from fastdqn.replay.returns import REFRESHED_AT_ONCE
 from fastdqn.runs.neighbours import Neighbours
 from fastdqn.types import Metrics
-from tests.helpers.learners import CPU, FAST, SHAPE, learner_from, random_batch
+from tests.helpers.learners import CPU, FAST, SHAPE, learner_from, options_of_agent, random_batch
 from tests.helpers.resuming import VECTOR
 from tests.helpers.scripts import TOY_CATCH, records, train
 
@@ -75,6 +76,15 @@ def test_one_thread_stays_one() -> None:
 @pytest.mark.parametrize("size", [16, *(pytest.param(size, marks=pytest.mark.slow) for size in (32, 128))])
 def test_bf16_has_the_same_bits(size: int) -> None:
     threads = Threads(learner_from(Groups(), form=BF16), SHAPE, 6, size, 16, REFRESHED_AT_ONCE)
+    threads.share(True)
+    assert torch.get_num_threads() == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", [FAST, BF16])
+def test_data_efficient_rainbow_has_the_same_bits(form: Form) -> None:
+    """Its convolutions are products of matrices, one of them with nine rows when one game is played."""
+    threads = Threads(learner_from(options_of_agent("der"), form=form), SHAPE, 6, 32, 1)
     threads.share(True)
     assert torch.get_num_threads() == 1
 

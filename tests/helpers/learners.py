@@ -13,6 +13,7 @@ from fastdqn.algorithms.dqn import DQNLearner
 from fastdqn.algorithms.form import PLAIN, Form
 from fastdqn.build import build_learner
 from fastdqn.networks.qnetwork import QNetwork
+from fastdqn.options.agents import AGENTS
 from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions, UpdateOptions
 from fastdqn.options.game import VectorOptions
 from fastdqn.options.groups import Groups
@@ -62,6 +63,12 @@ def options_of(variant: Any, **dqn: Any) -> Groups:
     )
     assert groups.dqn is not None
     return changed(groups, variant_changes(variant, groups.dqn))
+
+
+def options_of_agent(name: Any) -> Groups:
+    """Return the groups that 12 has, as an agent's paper has them."""
+    agent = AGENTS[name]
+    return changed(changed(options_of("dqn"), agent.settings), agent.parts)
 
 
 def learner_from(

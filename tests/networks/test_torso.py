@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from fastdqn.networks.torso import Torso, use_channels_last
+from fastdqn.networks.torso import DATA_EFFICIENT, DOPAMINE, NATURE, Torso, use_channels_last
 from tests.helpers.learners import network, random_batch
 
 
@@ -49,3 +49,36 @@ def test_pixels_are_laid_out_as_the_convolutions_want_them(center: bool) -> None
         pixels = last.pixels(said)
         assert pixels.is_contiguous(memory_format=torch.channels_last)
         assert torch.equal(pixels, plain.pixels(obs))
+
+
+@pytest.mark.parametrize("center", [False, True])
+@pytest.mark.parametrize("channels", [1, 4])
+def test_tiles_are_the_convolutions(channels: int, center: bool) -> None:
+    """Of frames in either layout: features and gradients to rounding; what is left of the division stays unread."""
+    torsos = [Torso(channels, 53, 84, 64.0, center, DATA_EFFICIENT) for _ in range(2)]
+    plain, fast = torsos
+    fast.load_state_dict(plain.state_dict())
+    use_channels_last(fast)
+    for torso in torsos:
+        torso.center_frames(torch.linspace(0.0, 255.0, 53 * 84).view(53, 84))
+    obs = torch.randint(256, (5, channels, 53, 84), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+    assert fast.pixels(obs).shape == (5, 2 * 3, 5 * 5, 5 * 5 * channels)
+    for seen in (obs, obs.to(memory_format=torch.channels_last), obs[:1], obs.repeat(4, 1, 1, 1)):
+        found = [torso(seen) for torso in torsos]
+        torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
+        assert torch.equal(fast(fast.pixels(seen)), found[1])
+        for torso, features in zip(torsos, found, strict=True):
+            torso.zero_grad()
+            features[:, ::7].sum().backward()
+        for one, other in zip(plain.parameters(), fast.parameters(), strict=True):
+            assert one.grad is not None
+            assert other.grad is not None
+            assert (one.grad - other.grad).norm() < 1e-4 * one.grad.norm()
+            assert other.grad.stride() == other.stride()
+
+
+def test_only_convolutions_that_read_every_pixel_once_are_tiles() -> None:
+    for size in (NATURE, DATA_EFFICIENT, DOPAMINE):
+        torso = Torso(size=size)
+        use_channels_last(torso)
+        assert (torso.pixels(random_batch(2).obs).shape[1:] == (9, 25, 100)) == (size is DATA_EFFICIENT)
