@@ -232,7 +232,9 @@ def test_runs_on_mps_and_goes_on_where_it_likes(tmp_path: Path, monkeypatch: pyt
     assert (summary(run)["device"], summary(run)["reason"]) == ("mps:0", "max-env-steps")
 
 
-@pytest.mark.parametrize("script", ["01_baseline", "06_vector_env", "09_cuda_graph"])
+@pytest.mark.parametrize(
+    "script", ["01_baseline", pytest.param("06_vector_env", marks=pytest.mark.slow), "09_cuda_graph"]
+)
 def test_scripts_run_on_mps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
     games = () if script.startswith("01") else ("--num-envs", "3", "--env-threads", "1", "--steps", "4")
     with mps_without_apple(monkeypatch):

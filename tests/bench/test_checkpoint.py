@@ -6,9 +6,12 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 from tests.helpers.scripts import ROOT
 
 
+@pytest.mark.slow
 def test_checkpoints_are_timed() -> None:
     words = ("--replay-size", "2000", "--played", "1000", "--num-envs", "4", "--seconds", "0.3", "--repeats", "1")
     command = [sys.executable, str(ROOT / "bench" / "checkpoint.py"), *words]

@@ -101,7 +101,7 @@ def test_players_that_play_on_begin_anew() -> None:
         assert players.load(state).tolist() == [True] * 4
 
 
-@pytest.mark.parametrize("synchronous", [False, True])
+@pytest.mark.parametrize("synchronous", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_an_exception_in_a_player_is_raised_here_with_its_traceback(synchronous: bool) -> None:
     with (
         pytest.raises(RunError) as caught,
@@ -126,7 +126,7 @@ def test_other_ends_of_a_player_are_one_sentence(fault: str, said: str) -> None:
             players.take(1)
 
 
-@pytest.mark.parametrize("synchronous", [False, True])
+@pytest.mark.parametrize("synchronous", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_killed_player_is_noticed(synchronous: bool) -> None:
     with Experience(plan_of(2, synchronous), weights_of(network())) as players:
         players.take(4)
@@ -155,6 +155,7 @@ def test_a_hung_player_is_noticed_though_others_play_on(synchronous: bool) -> No
     assert gone(players)
 
 
+@pytest.mark.slow
 def test_all_players_that_hang_are_ended_together() -> None:
     plan = plan_of(3, toy=Toy(seconds=3600.0))
     with Experience(plan, weights_of(network())) as players:

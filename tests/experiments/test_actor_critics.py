@@ -133,6 +133,7 @@ def test_41_learns_vectors_and_resumes_bit_for_bit(tmp_path: Path) -> None:
     assert {"approx_kl", "clip_fraction", "explained_variance"} <= set(learnt(whole)[2])
 
 
+@pytest.mark.slow
 def test_a_target_of_the_divergence_ends_the_epochs_of_a_rollout(tmp_path: Path) -> None:
     """In 41 and in 33 alike, at the same batches; without it all are learnt from."""
     words = (*CART, "--rollout-steps", "16", "--batch-size", "16", "--epochs", "20", "--max-env-steps", "200")

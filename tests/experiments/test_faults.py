@@ -194,7 +194,7 @@ def test_kill_9_of_the_trainer(tmp_path: Path, stage: str) -> None:
     assert code == -signal.SIGKILL
 
 
-@pytest.mark.parametrize("limit", [2_000, 40_000, 3_000_000])
+@pytest.mark.parametrize("limit", [2_000, 40_000, pytest.param(3_000_000, marks=pytest.mark.slow)])
 def test_a_disk_that_fills_up_is_one_sentence(tmp_path: Path, limit: int) -> None:
     """A limit on the size of files stands for the disk: config, logs or weights are the first to fail."""
 

@@ -172,6 +172,7 @@ def test_without_its_replay_a_run_fills_it_again(tmp_path: Path) -> None:
     assert abs(summary(run)["updates"] - result["updates"] - 100 // 4) <= 2
 
 
+@pytest.mark.slow
 def test_twice_without_its_replay(tmp_path: Path) -> None:
     run = train("09_cuda_graph", tmp_path, *VECTOR, "--max-env-steps", HALF, "--no-checkpoint-replay")
     for limit in ("230", "330"):

@@ -36,8 +36,7 @@ BESIDE = "33_trainer_thread"
 QUIET = ("--threads", "1", "--checkpoint-minutes", "None", "--log-seconds", "1000")
 FEW = (*QUIET, "--batch-size", "8", "--replay-initial", "20", "--replay-size", "150")
 TWO = (*FEW, "--sessions", "2")
-OTHERS = [pytest.param(way, marks=pytest.mark.slow) for way in ("none", "shared")]
-ONE_QUICK = [*OTHERS, "synced"]
+ONE_QUICK = [pytest.param("shared", marks=pytest.mark.slow), "synced"]
 LONG = (*TWO, "--max-env-steps", "None", "--stop-score", "None")
 posix = pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="needs POSIX signals")
 
@@ -64,13 +63,15 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return train("31_sac", tmp_path_factory.mktemp("alone"), *FEW, "--num-envs", "2", "--max-env-steps", "420")
 
 
-@pytest.mark.parametrize("way", ONE_QUICK)
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["none", "shared", "synced"])
 def test_one_session_is_31_bit_for_bit(tmp_path: Path, alone: Path, way: str) -> None:
+    """So is one that resumes, below, which is tried after every change."""
     words = (*FEW, "--num-envs", "2", "--sessions", "1", "--distributed", way, "--max-env-steps", "420")
     assert learnt(train(SESSIONS, tmp_path, *words)) == learnt(alone)
 
 
-@pytest.mark.parametrize("way", ONE_QUICK[1:])
+@pytest.mark.parametrize("way", ONE_QUICK)
 def test_one_session_resumes_bit_for_bit(tmp_path: Path, alone: Path, way: str) -> None:
     words = (*FEW, "--num-envs", "2", "--sessions", "1", "--distributed", way)
     run = train(SESSIONS, tmp_path, *words, "--max-env-steps", "210")

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs POSIX sig
 
 
 LONG = (
+    "kill -9 at a random moment",
     "kill -9 of 21 and 22 at a random moment",
     "kill -9 of 31 at a random moment",
     "kill -9 of 32 at a random moment",

@@ -103,7 +103,7 @@ def test_async_batches_equal_plain_ones_on_cuda() -> None:
             assert torch.equal(fast, plain)
 
 
-@pytest.mark.parametrize("wrappers", ["classic", "opencv"])
+@pytest.mark.parametrize("wrappers", ["classic", pytest.param("opencv", marks=pytest.mark.slow)])
 def test_a_frame_is_in_memory_once(wrappers: Wrappers) -> None:
     """Played for real: what the process grows by is one frame for each transition, within the stated overhead."""
     env = build_env(GameOptions(name="pong"), wrappers)

@@ -105,7 +105,7 @@ def test_scores_by_hand() -> None:
     assert said["human_normalised"] == pytest.approx(23.7 / 35.3)
 
 
-@pytest.mark.parametrize("name", ["09", pytest.param("01", marks=pytest.mark.slow), "catch0"])
+@pytest.mark.parametrize("name", [*(pytest.param(name, marks=pytest.mark.slow) for name in ("09", "01")), "catch0"])
 def test_one_game_at_once_and_many_agree(runs: TrainedRuns, name: str) -> None:
     """Under random play, so that there is something to average; games are cut at 240 frames."""
     agent = load_agent(runs[name], CPU, TOY_CATCH)
