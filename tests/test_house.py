@@ -45,6 +45,7 @@ def reinforce(*words: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_a_second_algorithm_trains_resumes_and_is_drawn(tmp_path: Path) -> None:
     said = reinforce(*TOY, "--runs-dir", str(tmp_path / "whole"), "--max-env-steps", "1500")
     whole = only_run(tmp_path / "whole")

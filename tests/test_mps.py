@@ -210,6 +210,7 @@ def test_priorities_are_timed_where_they_are(
     assert "are on the CPU; leave it out." in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_runs_on_mps_and_goes_on_where_it_likes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rainbow with all that 10 does: acting, updates, reports, checkpoints; resumed on the CPU and back."""
     monkeypatch.setattr("fastdqn.runs.machine.cpu_name", lambda: "Apple M9")

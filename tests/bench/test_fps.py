@@ -118,6 +118,7 @@ def test_a_real_run(tmp_path: Path, script: str, samples: float) -> None:
     assert kinds["environment"][0]["packages"]["torch"]
 
 
+@pytest.mark.slow
 def test_a_script_that_fails_fails_the_bench(tmp_path: Path) -> None:
     words = ("--only", "01", "--seconds", "2", "--warmup", "0", "--repeats", "1", "--", "--learning-rate", "0")
     done = run(tmp_path, *words)

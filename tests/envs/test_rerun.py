@@ -38,7 +38,7 @@ def breakout(**game: Any) -> AtariVector:
     return AtariVector("breakout", GameOptions(**game), 3, SEED, threads=2)
 
 
-@pytest.mark.parametrize("steps", [1, 1500])
+@pytest.mark.parametrize("steps", [1, pytest.param(1500, marks=pytest.mark.slow)])
 def test_emulators_resume_exactly(tmp_path: Path, steps: int) -> None:
     """Some resets later, in the middle of games that began at different times: the same from here on, resets too."""
     there, here = breakout(), breakout()
@@ -59,6 +59,7 @@ def test_emulators_resume_exactly(tmp_path: Path, steps: int) -> None:
 
 
 @pytest.mark.parametrize("steps", [1700])
+@pytest.mark.slow
 def test_games_that_end_while_they_wait_for_their_turn_resume_exactly(tmp_path: Path, steps: int) -> None:
     """In Space Invaders no-ops end a game soon, so that one that waits for its turn has been reset meanwhile."""
     there, here = (AtariVector("space_invaders", GameOptions(), 4, SEED, threads=2) for _ in range(2))
@@ -99,6 +100,7 @@ def test_what_cannot_be_repeated_begins_anew(tmp_path: Path) -> None:
     assert play(again, np.random.default_rng(2), 50) == play(here, np.random.default_rng(2), 50)
 
 
+@pytest.mark.slow
 def test_old_actions_are_forgotten() -> None:
     there = breakout()
     there.reset()

@@ -166,6 +166,7 @@ def test_all_players_that_hang_are_ended_together() -> None:
     assert gone(players)
 
 
+@pytest.mark.slow
 def test_a_signal_ends_the_waiting_and_a_round_is_finished_for_the_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     with Experience(plan_of(2, True, Toy(seconds=0.4)), weights_of(network())) as players:
         players.take(2)

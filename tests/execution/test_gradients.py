@@ -44,6 +44,7 @@ def test_the_sums_are_exactly_the_serial_ones(slow: str, players: int) -> None:
     assert sum(counts) == 24
 
 
+@pytest.mark.slow
 def test_waiting_players_are_summed_in_their_order() -> None:
     module = network()
     group = group_of(module)

@@ -66,7 +66,7 @@ def test_the_player_keeps_epsilon_by_env_steps() -> None:
     assert got[-1] == 0.25
 
 
-@pytest.mark.parametrize("slow", ["player", "trainer"])
+@pytest.mark.parametrize("slow", [pytest.param("player", marks=pytest.mark.slow), "trainer"])
 def test_queue_never_holds_more_than_2n_and_take_gives_exactly_n(slow: str) -> None:
     game = "tests.helpers.toys:SlowCounter" if slow == "player" else TOY_COUNTER
     lengths = []

@@ -40,6 +40,7 @@ def test_a_series_draws_its_curves_and_keeps_every_run(tmp_path: Path) -> None:
     assert all(summary(run)["updates"] > 50 for run in runs)
 
 
+@pytest.mark.slow
 def test_the_reports_are_in_tensorboards_events(tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 

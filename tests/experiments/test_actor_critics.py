@@ -89,9 +89,12 @@ def test_players_that_wait_repeat_and_resume_bit_for_bit(tmp_path: Path, script:
     "words",
     [
         PIECES,
-        (
-            *("--game", "breakout", "--threads", "1", "--num-envs", "2", "--env-threads", "1", "--batch-size", "9"),
-            *("--pieces", "2", "--max-frames", "400"),
+        pytest.param(
+            (
+                *("--game", "breakout", "--threads", "1", "--num-envs", "2", "--env-threads", "1", "--batch-size", "9"),
+                *("--pieces", "2", "--max-frames", "400"),
+            ),
+            marks=pytest.mark.slow,
         ),
     ],
 )

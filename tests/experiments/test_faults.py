@@ -42,7 +42,9 @@ def reach(stage: str, run: Started) -> None:
 
 
 @pytest.mark.parametrize("presses", [1, 2])
-@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize(
+    "stage", [pytest.param(stage, marks=[pytest.mark.slow] * (stage == "priming")) for stage in STAGES]
+)
 def test_ctrl_c(tmp_path: Path, stage: str, presses: int) -> None:
     with started("03_parallel", tmp_path, *(TRAINING if stage == "training" else PRIMING)) as run:
         reach(stage, run)
@@ -96,8 +98,8 @@ REAL_GAMES = ("--replay-initial", "50", "--batch-size", "8")
     ("script", "words"),
     [
         ("01_baseline", TRAINING),
-        ("02_play_steps", TRAINING),
-        ("06_vector_env", REAL_GAMES),  # the emulator's own threads
+        pytest.param("02_play_steps", TRAINING, marks=pytest.mark.slow),
+        pytest.param("06_vector_env", REAL_GAMES, marks=pytest.mark.slow),  # the emulator's own threads
         ("09_cuda_graph", REAL_GAMES),
     ],
 )
@@ -194,7 +196,9 @@ def test_kill_9_of_the_trainer(tmp_path: Path, stage: str) -> None:
     assert code == -signal.SIGKILL
 
 
-@pytest.mark.parametrize("limit", [2_000, 40_000, pytest.param(3_000_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "limit", [pytest.param(2_000, marks=pytest.mark.slow), 40_000, pytest.param(3_000_000, marks=pytest.mark.slow)]
+)
 def test_a_disk_that_fills_up_is_one_sentence(tmp_path: Path, limit: int) -> None:
     """A limit on the size of files stands for the disk: config, logs or weights are the first to fail."""
 

@@ -104,6 +104,7 @@ def test_n_and_n_more_are_2n(tmp_path: Path, script: str, words: tuple[str, ...]
     assert all(a[key] == b[key] for key in ("env_steps", "updates", "samples", "episodes", "mean_100"))
 
 
+@pytest.mark.slow
 def test_a_run_with_freeze_trials_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Any agent is frozen after a point, whatever it won, and learns again after two more that it lost."""
     monkeypatch.setattr(freeze_trial, "POINTS", 1)
@@ -158,6 +159,7 @@ def test_solved_counts_games_from_before(tmp_path: Path) -> None:
     assert result["env_steps"] < 1300
 
 
+@pytest.mark.slow
 def test_without_its_replay_a_run_fills_it_again(tmp_path: Path) -> None:
     run = train("09_cuda_graph", tmp_path, *VECTOR, "--max-env-steps", HALF, "--no-checkpoint-replay")
     small = checkpoints_in(run)[-1].stat().st_size
@@ -192,6 +194,7 @@ def test_a_run_that_is_over_stays_as_it_is(tmp_path: Path) -> None:
     assert all(path.read_bytes() == content for path, content in kept.items())
 
 
+@pytest.mark.slow
 def test_a_run_that_is_still_going_on_is_refused(tmp_path: Path) -> None:
     with started("08_overlap", tmp_path, *VECTOR, "--max-env-steps", "None", "--checkpoint-env-steps", "50") as run:
         run.wait_until(lambda: bool(checkpoints_in(only_run(tmp_path))))

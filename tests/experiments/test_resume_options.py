@@ -96,6 +96,7 @@ def test_a_checkpoint_of_another_run_or_with_another_first_line_is_refused(stopp
         parse(SCRIPT, "--resume", str(run))
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_is_one_sentence(stopped_run: Path, tmp_path: Path) -> None:
     """A state that another version wrote, or would read otherwise; the run's own files stay as they are."""
     run = tmp_path / "run"

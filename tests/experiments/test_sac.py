@@ -53,8 +53,8 @@ def learnt(run: Path) -> tuple[Any, ...]:
     "words",
     [
         ("--newest-in-batch",),
-        ("--num-envs", "3", "--steps-per-update", "2"),
-        ("--num-envs", "2", "--max-frames", "35"),
+        pytest.param(("--num-envs", "3", "--steps-per-update", "2"), marks=pytest.mark.slow),
+        pytest.param(("--num-envs", "2", "--max-frames", "35"), marks=pytest.mark.slow),
     ],
 )
 def test_it_resumes_bit_for_bit(tmp_path: Path, words: tuple[str, ...]) -> None:

@@ -149,7 +149,8 @@ def reach(run: Started) -> None:
 
 
 @posix
-@pytest.mark.parametrize("presses", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("presses", [1, 2])
+@pytest.mark.slow
 def test_ctrl_c(tmp_path: Path, presses: int) -> None:
     with started(SESSIONS, tmp_path, *LONG) as run:
         reach(run)

@@ -38,6 +38,7 @@ def test_a_solved_run_plays_them_off_the_clock(tmp_path: Path) -> None:
     assert "nature" not in found  # an environment of one's own has no such protocol
 
 
+@pytest.mark.slow
 def test_an_atari_game_plays_natures_protocol_too(
     runs: TrainedRuns, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
