@@ -8,6 +8,7 @@ pixel is computed.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 
 import torch
@@ -31,7 +32,7 @@ def tiled(obs: Tensor, sides: tuple[int, ...]) -> Tensor:
         found = pixels.view(torch.int32).view(-1).index_select(0, place).view(torch.uint8)
     else:
         found = pixels.index_select(0, place)
-    tiles = (height // _product(sides)) * (width // _product(sides))
+    tiles = (height // math.prod(sides)) * (width // math.prod(sides))
     return found.view(count, tiles, -1, sides[0] ** 2 * channels)
 
 
@@ -56,7 +57,7 @@ def convolved(tiles: Tensor, convs: Sequence[nn.Conv2d], scale: float) -> Tensor
 @functools.lru_cache(maxsize=8)
 def _places(count: int, height: int, width: int, sides: tuple[int, ...]) -> Tensor:
     """Return where the pixels of a batch stand among its pixels, (B * T * P * K * K,) int32 or, if need be, int64."""
-    side, kernels = _product(sides), tuple(reversed(sides))
+    side, kernels = math.prod(sides), tuple(reversed(sides))
     rows, columns = height // side, width // side
     kind = torch.int32 if count * height * width < 2**31 else torch.int64
     frame = torch.arange(height * width, dtype=kind).view(height, width)[: rows * side, : columns * side]
@@ -65,7 +66,3 @@ def _places(count: int, height: int, width: int, sides: tuple[int, ...]) -> Tens
     order = [axis for i in range(half) for axis in (i, half + i)]  # tiles, then down to the pixels of a kernel
     first = torch.arange(0, count * height * width, height * width, dtype=kind)
     return (first.unsqueeze(1) + frame.permute(order).flatten()).flatten()
-
-
-def _product(sides: tuple[int, ...]) -> int:
-    return functools.reduce(lambda one, other: one * other, sides)
