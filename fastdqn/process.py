@@ -109,21 +109,22 @@ def running() -> Generator[None]:
 
 @contextlib.contextmanager
 def signals_held() -> Generator[None]:
-    """Hold signals back while a child process starts: the child inherits the mask and so never gets SIGINT, and this
-    process does not leave a child behind that is half started. Other threads may take a signal all the same, which
-    Python then handles in this one; it waits, too.
+    """Hold signals back while a child process starts: the child, and the fork server, inherit the mask and so never get
+    what a terminal or a service sends to all processes of a run, and this process does not leave a child behind that is
+    half started. Other threads may take a signal all the same, which Python then handles in this one; it waits, too.
     """
     global _held
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    signals = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     _held = []
     try:
         yield
     finally:
         came, _held = _held, None
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
         for number in came:
             _on_signal(number, None)
 
@@ -161,7 +162,7 @@ def _tell(words: bytes) -> None:
 def install() -> None:
     """Take over SIGINT, SIGTERM and SIGHUP in a main process; make a child process deaf to them.
 
-    A spawned child imports the script, and so calls this, before multiprocessing lets it know its parent.
+    A child imports the script, and so calls this, before multiprocessing lets it know its parent.
     """
     if threading.current_thread() is not threading.main_thread():
         return

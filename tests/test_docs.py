@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib.util
 import math
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ import torch
 from gymnasium.utils.env_checker import check_env
 
 from fastdqn.algorithms.dqn import DQNLearner
+from tests.helpers import forks
 from tests.helpers.learners import network, random_batch
 from tests.helpers.scripts import ROOT, fastdqn, only_run, summary
 
@@ -84,9 +83,7 @@ def test_the_environment_of_the_example_is_trained_looked_at_and_resumed(own: Pa
     path = str(ROOT / "experiments" / f"{script}.py")
 
     def run(*words: str) -> str:
-        done = subprocess.run(
-            [sys.executable, path, *words], cwd=own, capture_output=True, text=True, timeout=240, check=False
-        )
+        done = forks.run([path, *words], own)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

@@ -1,4 +1,8 @@
-"""A child process: spawned, watched, drained, joined, killed if it must be, with its traceback if it fails.
+"""A child process: started, watched, drained, joined, killed if it must be, with its traceback if it fails.
+
+On Linux multiprocessing's fork server imports PyTorch and the other packages once; children are forked from it, and
+share those pages of memory. It opens no device, starts no thread, and sets no signal handler. A child may run on the
+cores that were its parent's when the first child started. Elsewhere children are spawned.
 
 The child gets a bounded queue, on which it puts messages, and a pipe, on which it is asked to stop. Whatever ends one
 side ends the other: an exception in the child is raised in the parent, a RunError as it is and any other with its
@@ -12,10 +16,11 @@ import multiprocessing.connection
 import os
 import queue
 import signal
+import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -30,6 +35,19 @@ POLL_SECONDS = 0.2
 """How long the parent waits for a message before it looks for signals and a dead child."""
 LEAVE_SECONDS = 4.0
 """How long a child has to leave after it was asked to, before it is killed."""
+
+
+IMPORTED_BEFORE = (*process.NEEDED, "torch.utils.tensorboard", "safetensors.torch")
+"""The modules that the fork server imports: those of other packages, since ours install signal handlers."""
+
+
+def starter() -> Any:
+    """Return the context of multiprocessing by which children start, and what they share with this process."""
+    if sys.platform != "linux":
+        return torch.multiprocessing.get_context("spawn")
+    context: Any = torch.multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(IMPORTED_BEFORE))
+    return context
 
 
 class Request(NamedTuple):
@@ -76,7 +94,7 @@ class ChildProcess:
     def __init__(
         self, work: Callable[..., None], args: tuple[Any, ...], name: str, capacity: int, timeout: float
     ) -> None:
-        context = torch.multiprocessing.get_context("spawn")
+        context = starter()
         self._called = f"The {name} process"
         self._timeout = timeout
         self._queue: Any = context.Queue(maxsize=capacity)
@@ -85,7 +103,10 @@ class ChildProcess:
         self._control: Connection = control
         self._child_end: Connection = child_end
         self._process = context.Process(
-            target=_run, args=(work, args, self._queue, child_end), name=f"fastdqn-{name}", daemon=True
+            target=_run,
+            args=(dict(os.environ), work, args, self._queue, child_end),
+            name=f"fastdqn-{name}",
+            daemon=True,
         )
 
     @property
@@ -217,9 +238,12 @@ def end_all(children: Sequence[ChildProcess], seconds: float = LEAVE_SECONDS) ->
         child.close()
 
 
-def _run(work: Callable[..., None], args: tuple[Any, ...], messages: Any, control: Connection) -> None:
+def _run(
+    environment: Mapping[str, str], work: Callable[..., None], args: tuple[Any, ...], messages: Any, control: Connection
+) -> None:
     """What the child process runs."""
     process.install()
+    os.environ.update(environment)  # the fork server has that of when it began
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     try:
         torch.set_num_threads(1)
@@ -258,7 +282,7 @@ def sharing() -> Generator[None]:
 
 @contextlib.contextmanager
 def _one_thread_environment() -> Generator[None]:
-    """Give a child that starts now one thread for each numeric library: set before its first import."""
+    """Give the fork server, or a child that is spawned, one thread for each numeric library, before its imports."""
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
     before = {name: os.environ.get(name) for name in names}
     os.environ.update(dict.fromkeys(names, "1"))

@@ -66,7 +66,7 @@ class Neighbours:
                 idle += rest
                 busy += sum(core) - guests - rest
         own = 0.0
-        for one in (self._process, *self._process.children()):
+        for one in (self._process, *self._process.children(recursive=True)):
             try:
                 times = one.cpu_times()
             except psutil.Error:

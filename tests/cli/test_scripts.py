@@ -17,6 +17,7 @@ import torch
 
 from fastdqn.errors import UserError
 from fastdqn.execution.devices import prepare_device
+from tests.helpers import forks
 from tests.helpers.scripts import ROOT, parse, script_says
 
 SCRIPTS = sorted(path.name for path in (ROOT / "experiments").glob("[0-9]*.py"))
@@ -101,7 +102,7 @@ def test_cuda_where_there_is_none_is_one_sentence() -> None:
 
 
 def run(*words: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, *words], capture_output=True, text=True, cwd=cwd, timeout=120, check=False)
+    return forks.run(words, cwd)
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
@@ -191,7 +192,7 @@ def test_mistakes_with_many_games_end_without_a_traceback(words: tuple[str, ...]
 
 def test_a_terminal_without_special_letters_is_told_the_same() -> None:
     ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii"}
-    words = (sys.executable, "experiments/01_baseline.py", "--batch-size", "many")
+    words = [sys.executable, "experiments/01_baseline.py", "--batch-size", "many"]
     done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, env=ascii_only, timeout=120, check=False)
     assert done.stderr.startswith("error: Error parsing --batch-size: invalid literal")
     assert "---" not in done.stderr

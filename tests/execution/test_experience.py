@@ -85,7 +85,7 @@ def test_players_that_wait_are_continued() -> None:
 
 def test_a_signal_while_players_begin_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     state = {"players": [{"count": 2}, {"count": 2}]}
-    with Experience(plan_of(2, synchronous=True), weights_of(network())) as players:
+    with Experience(plan_of(2, synchronous=True, toy=Toy(beginning=1.0)), weights_of(network())) as players:
         monkeypatch.setattr(process, "_first", 2)
         assert not players.load(state).any()
         assert players.take(2) == []

@@ -296,7 +296,7 @@ def test_a_run_with_graphs_is_the_run_without(
 ) -> None:
     """Every loss, action and weight: nothing that a loop changes while it runs is missed by its graphs."""
     graphs_without_cuda(monkeypatch)
-    monkeypatch.setattr("fastdqn.build.graphs_on", lambda _: True)
+    monkeypatch.setattr("fastdqn.forms.graphs_on", lambda _: True)
     monkeypatch.setitem(loaded(script).train.__globals__, "graphs_on", lambda _: True)
     made: list[Graphed[Any]] = []
     with monkeypatch.context() as eager:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
+import signal
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +16,7 @@ from fastdqn import process
 from fastdqn.errors import RunError
 from fastdqn.execution import processes
 from fastdqn.execution.processes import ChildProcess
+from fastdqn.runs.machine import resident_bytes
 from tests.helpers.children import (
     count,
     count_and_fail,
@@ -21,6 +24,7 @@ from tests.helpers.children import (
     count_and_leave,
     count_and_say_why,
     count_until_asked,
+    hold,
 )
 
 
@@ -132,3 +136,48 @@ def test_a_signal_that_asks_the_parent_to_stop_ends_its_waiting(monkeypatch: pyt
         monkeypatch.setattr(process, "_first", 15)
         monkeypatch.setattr(processes, "LEAVE_SECONDS", 0.5)
         assert child.receive() is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="they are spawned")
+def test_what_children_share_is_counted_once() -> None:
+    """PyTorch's pages, which the fork server has for all of them; and each one's own."""
+    me = psutil.Process()
+
+    def of_children() -> int:
+        return resident_bytes(me) - me.memory_info().rss
+
+    with child_of(hold, 0) as one, child_of(hold, 0) as two:
+        assert one.receive() == two.receive() == 0
+        several = of_children()
+        each = [psutil.Process(child.pid).memory_info().rss for child in (one, two)]
+        assert several < 0.8 * sum(each)
+        with child_of(hold, 64) as three:
+            assert three.receive() == 64 << 20
+            assert 64 << 20 < of_children() - several < 90 << 20
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="they are spawned")
+def test_what_is_sent_to_all_processes_of_a_run_does_not_end_the_fork_server() -> None:
+    with child_of(count_until_asked) as child:
+        server = psutil.Process(child.pid).parent()
+        assert server is not None
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            server.send_signal(number)
+        time.sleep(0.3)
+        assert [child.receive() for _ in range(50)] == list(range(50))
+        assert server.is_running()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="they are spawned")
+def test_a_killed_fork_server_is_noticed_and_started_again() -> None:
+    with child_of(count_and_hang) as child:
+        assert child.receive() == 0
+        lost = psutil.Process(child.pid)
+        server = lost.parent()
+        assert server is not None
+        server.kill()
+        with pytest.raises(RunError, match=r"^The toy process left with 255\.$"):
+            child.receive()
+    lost.kill()  # in a run it leaves with its parent
+    with child_of(count, 3, 5) as child:
+        assert child.receive() == 3

@@ -46,7 +46,8 @@ def reach(stage: str, run: Started) -> None:
     "stage", [pytest.param(stage, marks=[pytest.mark.slow] * (stage == "priming")) for stage in STAGES]
 )
 def test_ctrl_c(tmp_path: Path, stage: str, presses: int) -> None:
-    with started("03_parallel", tmp_path, *(TRAINING if stage == "training" else PRIMING)) as run:
+    words = TRAINING if stage == "training" else PRIMING
+    with started("03_parallel", tmp_path, *words, fresh=stage == "imports") as run:
         reach(stage, run)
         run.ctrl_c()
         if presses == 2:
@@ -161,17 +162,21 @@ def test_out_of_device_memory_says_what_would_fit(
     assert fits is None or 800_000 < int(fits[1]) <= 900_000
 
 
-@pytest.mark.parametrize("whole_group", [pytest.param(False, marks=pytest.mark.slow), True])
-def test_sigterm_stops_the_run_too(tmp_path: Path, whole_group: bool) -> None:
-    """From `kill`, or to every process of the group, as `timeout` and service managers send it."""
+@pytest.mark.parametrize(
+    ("number", "whole_group"),
+    [
+        pytest.param(signal.SIGTERM, False, marks=pytest.mark.slow),
+        (signal.SIGTERM, True),
+        pytest.param(signal.SIGHUP, True, marks=pytest.mark.slow),
+    ],
+)
+def test_sigterm_and_sighup_stop_the_run_too(tmp_path: Path, number: int, whole_group: bool) -> None:
+    """From `kill`, or to every process of the group, as `timeout`, service managers and closed terminals send it."""
     with started("03_parallel", tmp_path, *TRAINING) as run:
         reach("training", run)
-        if whole_group:
-            os.killpg(run.process.pid, signal.SIGTERM)
-        else:
-            run.process.terminate()
+        (os.killpg if whole_group else os.kill)(run.process.pid, number)
         code, out, _ = run.finish()
-    assert code == 128 + signal.SIGTERM
+    assert code == 128 + number
     assert "not solved (interrupted)" in out
 
 
@@ -207,7 +212,7 @@ def test_a_disk_that_fills_up_is_one_sentence(tmp_path: Path, limit: int) -> Non
 
     words = [*TRAINING[:-2], "--replay-initial", "300", "--train-seconds", "2", "--batch-size", "2"]
     done = subprocess.run(
-        [sys.executable, "-c", RECORD_EAGERLY, *command("02_play_steps", tmp_path, *words)[1:]],
+        [sys.executable, "-c", RECORD_EAGERLY, *command("02_play_steps", tmp_path, *words)],
         capture_output=True,
         text=True,
         timeout=60,

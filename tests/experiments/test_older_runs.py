@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from fastdqn.errors import UserError
 from fastdqn.runs.folder import version
+from tests.helpers import forks
 from tests.helpers.older import SCRIPT, older_run
 from tests.helpers.scripts import ROOT, command, parse
 
 RUN, RUNS, VIDEO = "RUN", "RUNS", "VIDEO"
 """Stand for the run's folder, the folder that it is in, and a video."""
-FASTDQN = [sys.executable, "-m", "fastdqn.cli.main"]
-TRAIN = [sys.executable, str(ROOT / "experiments" / f"{SCRIPT}.py")]
+FASTDQN = ["-m", "fastdqn.cli.main"]
+TRAIN = [str(ROOT / "experiments" / f"{SCRIPT}.py")]
 
 
 @pytest.mark.parametrize(
@@ -25,7 +24,7 @@ TRAIN = [sys.executable, str(ROOT / "experiments" / f"{SCRIPT}.py")]
     [
         [*TRAIN, "--resume", RUN],
         [*TRAIN, "--resume", "latest", "--runs-dir", RUNS],
-        [*command("09_cuda_graph", Path("elsewhere"), "--resume", RUN)],
+        command("09_cuda_graph", Path("elsewhere"), "--resume", RUN),
         [*FASTDQN, "evaluate", RUN, "--episodes", "1"],
         [*FASTDQN, "watch", RUN, "--out", VIDEO],
         [*FASTDQN, "plot", RUN, "--out", VIDEO],
@@ -37,15 +36,8 @@ def test_a_run_of_an_older_version_is_refused_in_a_sentence(tmp_path: Path, word
     run = older_run(tmp_path / "runs")
     kept = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     places = {RUN: str(run), RUNS: str(run.parent), VIDEO: str(tmp_path / "game.gif")}
-    done = subprocess.run(
-        [places.get(word, word) for word in words],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        timeout=120,
-        check=False,
-    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = forks.run([places.get(word, word) for word in words], tmp_path, environment)
     assert done.returncode == 2, done.stdout + done.stderr
     assert done.stdout == ""
     assert done.stderr == (

@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.helpers import forks
 from tests.helpers.scripts import ROOT, Started, command, only_run, records, started, summary
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="needs POSIX signals")
@@ -167,7 +168,7 @@ def test_a_run_of_two_is_resumed_by_two_and_by_nobody_else(tmp_path: Path, scrip
     words += ("--learning-rate-decay", "1000") if script == P41[0] else ()
 
     def trained(folder: Path, *more: str) -> Path:
-        done = subprocess.run(command(script, folder, *more), capture_output=True, text=True, cwd=ROOT, check=False)
+        done = forks.run(command(script, folder, *more))
         assert done.returncode == 0, done.stderr
         return only_run(folder)
 
@@ -178,7 +179,7 @@ def test_a_run_of_two_is_resumed_by_two_and_by_nobody_else(tmp_path: Path, scrip
     scores = [[one["score"] for one in records(run, "episodes.jsonl")] for run in (whole, part)]
     assert scores[0] == scores[1] != []
     again = command(script, tmp_path / "part", "--resume", str(part), "--processes", "3", "--max-env-steps", "900")
-    refused = subprocess.run(again, capture_output=True, text=True, cwd=ROOT, check=False)
+    refused = forks.run(again)
     assert refused.returncode == 2
     assert refused.stderr.startswith("error: --processes 3 contradicts the checkpoint ")
     assert refused.stderr.endswith(", which has 2; it cannot change in the middle of a run.\n")
@@ -194,9 +195,7 @@ def test_resets_that_differ_hold_nobody_up(tmp_path: Path, script: str, words: t
     rollouts = ("--num-envs", "1", "--rollout-steps", "4", "--batch-size", "2", "--epochs", "1")
     words += (*rollouts, "--max-env-steps", "15000") if script == P41[0] else ("--max-env-steps", "4000")
     words += ("--checkpoint-env-steps", "1000000", "--batch-size", "2", "--learning-rate", "1e-6")
-    done = subprocess.run(
-        command(script, tmp_path, *words), capture_output=True, text=True, cwd=ROOT, timeout=280, check=False
-    )
+    done = forks.run(command(script, tmp_path, *words), timeout=280.0)
     assert done.returncode == 0, done.stderr
     said = summary(only_run(tmp_path))
     assert said["updates"] >= 1_900
@@ -206,7 +205,7 @@ def test_resets_that_differ_hold_nobody_up(tmp_path: Path, script: str, words: t
 @pytest.mark.slow
 def test_torchrun_joins(tmp_path: Path) -> None:
     words = [*PPO, "--max-env-steps", "400"]
-    script = command("41_ppo_ranks", tmp_path, *words)[1:]
+    script = command("41_ppo_ranks", tmp_path, *words)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *script]
     done = subprocess.run(torchrun, capture_output=True, text=True, cwd=ROOT, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
@@ -217,7 +216,7 @@ def test_torchrun_joins(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_torchrun_with_a_rank_that_is_killed(tmp_path: Path) -> None:
-    script = command("41_ppo_ranks", tmp_path, *PPO)[1:]
+    script = command("41_ppo_ranks", tmp_path, *PPO)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *script]
     with subprocess.Popen(torchrun, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as agent:
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +12,15 @@ import safetensors.torch
 import torch
 
 from fastdqn.networks.actor_critic import actor_critic
-from tests.helpers.scripts import CATCH, ROOT, command, fastdqn, only_run, records, summary, train
+from tests.helpers import forks
+from tests.helpers.scripts import CATCH, command, fastdqn, only_run, records, summary, train
 
 SAC = ("--game", "Pendulum-v1", "--batch-size", "8", "--replay-initial", "20", "--max-env-steps", "230")
 
 
 def trained(script: str, folder: Path, *words: str, timeout: float = 290.0) -> Path:
     """Run a script over ranks, and so in processes of its own, to its end."""
-    done = subprocess.run(
-        command(script, folder, *words), capture_output=True, text=True, cwd=ROOT, timeout=timeout, check=False
-    )
+    done = forks.run(command(script, folder, *words), timeout=timeout)
     assert done.returncode == 0, done.stderr
     return only_run(folder)
 

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -303,6 +304,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
         "-c",
         'ulimit -f 9000; exec "$@"',
         "-",
+        sys.executable,
         *command("09_cuda_graph", tmp_path, *VECTOR, "--frame-size", "84"),
     ]
     done = subprocess.run(

@@ -31,7 +31,7 @@ class Node:
     def __init__(self, machines: Machines, number: int, folder: Path, *words: str) -> None:
         torchrun = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "1"]
         torchrun += ["--node-rank", str(number), "--master-addr", ADDRESSES[0], "--master-port", "29377"]
-        self.script = command("41_ppo_ranks", folder, *words)[1:]
+        self.script = command("41_ppo_ranks", folder, *words)
         self.errors = folder.parent / f"errors-{number}"
         self.said = folder.parent / f"said-{number}"
         with self.errors.open("w") as errors, self.said.open("w") as said:

@@ -94,7 +94,7 @@ def going_on(folder: Path, system: System, phase: str, *words: str, **faults: st
     scratch.mkdir(parents=True)
     environment = {**where(folder / "site"), "TMPDIR": str(scratch), **slow, **faults}
     words = (*system.words, *ENDLESS, *more.get(phase, ()), *words)
-    with started(system.script, folder / "runs", *words, env=environment) as run:
+    with started(system.script, folder / "runs", *words, env=environment, fresh=True) as run:
         run.wait_until(partial(_reached, run, system, phase), 120.0)
         run.session()
         yield run

@@ -1,4 +1,4 @@
-"""What the child processes of a test do; a spawned process imports it from here."""
+"""What the child processes of a test do; the child imports it from here."""
 
 from __future__ import annotations
 
@@ -46,3 +46,10 @@ def count_and_hang(outbox: Outbox) -> None:
     """Send a number, and neither send nor listen any more."""
     outbox.put(0)
     time.sleep(3600)
+
+
+def hold(megabytes: int, outbox: Outbox) -> None:
+    """Hold so much memory until asked to leave."""
+    held = b"1" * (megabytes << 20)
+    outbox.put(len(held))
+    outbox.request(wait=True)

@@ -1,4 +1,4 @@
-"""Players in processes of their own, with a toy to play: what a spawned process imports, and plans of them."""
+"""Players in processes of their own, with a toy to play: what their processes import, and plans of them."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ class Toy(NamedTuple):
     fault: str = ""  # in the fifth piece: "raise", "sentence", "hang", or "leave"
     faulty: int = 0  # the player that has it
     seconds: float = 0.0  # for a piece
+    beginning: float = 0.0  # seconds until it can play
 
 
 class ToyPlayer(NothingUnfinished):
@@ -36,6 +37,7 @@ class ToyPlayer(NothingUnfinished):
     def __init__(self, toy: Toy, network: nn.Module, number: int, begun: int) -> None:
         self._toy, self._network, self._number, self._begun = toy, network, number, begun
         self._count = 0
+        time.sleep(toy.beginning)
 
     def turn(self) -> None:
         self._count += 1

@@ -1,4 +1,4 @@
-"""Two ranks, one of them this process: what both do, and what a spawned process imports."""
+"""Two ranks, one of them this process: what both do, and what the other process imports."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 from unittest import mock
 
 import torch
-import torch.multiprocessing
 
 from fastdqn.execution.exchange import dist
+from fastdqn.execution.processes import starter
 from fastdqn.execution.ranks import Averaged, Ranks, checksum
 from fastdqn.options.ranks import RanksOptions
 from fastdqn.seam import Group
@@ -41,8 +41,7 @@ def environment(rank: int, port: int) -> dict[str, str]:
 def both(work: Callable[[Ranks], Any]) -> list[Any]:
     """Return what `work`, importable, returns in each of two ranks; rank 0 is this process."""
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    context = torch.multiprocessing.get_context("spawn")
-    other = context.Process(target=_rank, args=(1, store.port, work), daemon=True)
+    other = starter().Process(target=_rank, args=(1, store.port, work), daemon=True)
     other.start()
     try:
         return _rank(0, store.port, work)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
-from tests.helpers.scripts import CREWS, PARALLEL, ROOT, SESSIONS, here
+from tests.helpers import forks
+from tests.helpers.scripts import ROOT, here
 
 SMALL = ("--game", "breakout", "--replay-initial", "60", "--batch-size", "4", "--target-sync", "40", "--n-step", "3")
 PLAIN = (*SMALL, "--replay-size", "150", "--epsilon-decay", "200", "--checkpoint-minutes", "None")
@@ -20,21 +19,15 @@ RAINBOW = (
 
 
 def resume(script: str, run: Path, *words: str, code: int = 0) -> str:
-    """Resume `run` and return what was printed; in this process if it has no other and is to end well.
+    """Resume `run` and return what was printed; in this process if it is to end well.
 
     An environment of one's own is named, as one has to.
     """
     game = json.loads((run / "config.json").read_text())["game"]["name"]
     words = (*words, *(("--game", game) if ":" in game and "--game" not in words else ()))
-    if script not in (*PARALLEL, *CREWS, SESSIONS) and not code:
+    if not code:
         return here(script, "--resume", str(run), *words)
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "experiments" / f"{script}.py"), "--resume", str(run), *words],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        timeout=240,
-        check=False,
-    )
+    words = (str(ROOT / "experiments" / f"{script}.py"), "--resume", str(run), *words)
+    done = forks.run(words)
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr

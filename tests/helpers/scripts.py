@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,8 +23,9 @@ import safetensors.numpy
 
 from fastdqn.cli import scripts
 from fastdqn.cli.main import main
+from tests.helpers import forks
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = forks.ROOT
 PARALLEL = ("03_parallel", "04_cuda_async", "05_opencv_wrappers")
 CREWS = ("21_a3c_data", "22_a3c_grad")
 """Scripts with several players."""
@@ -74,7 +75,8 @@ def parse(script: str, *words: str) -> Any:
 
 
 def command(script: str, folder: Path, *words: str) -> list[str]:
-    return [sys.executable, str(ROOT / "experiments" / f"{script}.py"), "--runs-dir", str(folder), *words]
+    """Return what Python is called with to run a script."""
+    return [str(ROOT / "experiments" / f"{script}.py"), "--runs-dir", str(folder), *words]
 
 
 def here(script: str, *words: str) -> str:
@@ -87,22 +89,19 @@ def here(script: str, *words: str) -> str:
 
 
 def train(script: str, folder: Path, *words: str, timeout: float = 240.0) -> Path:
-    """Run a script to its end and return its run folder; in this process if it has no other."""
-    if script not in (*PARALLEL, *CREWS, SESSIONS) and not {"--cuda", "--max-minutes", "--seeds", "all"} & set(words):
+    """Run a script to its end and return its run folder; in this process if it can."""
+    if not {"--cuda", "--max-minutes", "--seeds", "all"} & set(words):
         here(script, "--runs-dir", str(folder), *words)
         return only_run(folder)
-    done = subprocess.run(
-        command(script, folder, *words), capture_output=True, text=True, cwd=ROOT, timeout=timeout, check=False
-    )
+    done = forks.run(command(script, folder, *words), timeout=timeout)
     assert done.returncode == 0, done.stdout + done.stderr
     return only_run(folder)
 
 
 def fastdqn(*words: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     """Run the command `fastdqn`."""
-    command = [sys.executable, "-m", "fastdqn.cli.main", *words]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}  # where tests.helpers.toys is
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, timeout=120, check=False)
+    return forks.run(["-m", "fastdqn.cli.main", *words], cwd, environment)
 
 
 def answer(begin: Callable[[], Any], *words: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
@@ -163,21 +162,19 @@ def hear_hangups() -> None:
 
 
 class Started:
-    """A script that is running in a session of its own, as in a terminal of its own."""
+    """A script that is running in a session of its own, as in a terminal of its own.
 
-    def __init__(self, script: str, folder: Path, *words: str, env: dict[str, str] | None = None) -> None:
+    Args:
+        fresh: it is a process from the beginning, which has to import everything; else forked from one that has.
+    """
+
+    def __init__(
+        self, script: str, folder: Path, *words: str, env: dict[str, str] | None = None, fresh: bool = False
+    ) -> None:
         self.folder = folder
         self.seen: set[int] = set()  # ids of processes that it has had
-        self.process = subprocess.Popen(
-            command(script, folder, *words),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-            start_new_session=True,
-            preexec_fn=hear_hangups if os.name == "posix" else None,
-            env={**os.environ, **(env or {})},
-        )
+        program, env = command(script, folder, *words), {**os.environ, **(env or {})}
+        self.process = _popen(program, env) if fresh else forks.Program(program, ROOT, env, session=True)
 
     def ctrl_c(self) -> None:
         """What a terminal does: SIGINT to every process of the group."""
@@ -194,10 +191,12 @@ class Started:
         return found
 
     def players(self) -> list[psutil.Process]:
+        """Its children that play: what its fork server has forked."""
         found = []
         for process in self.session():
             with contextlib.suppress(psutil.Error):  # it has ended meanwhile
-                if any("spawn_main" in word for word in process.cmdline()):
+                parent = process.parent()
+                if parent is not None and any("forkserver" in word for word in parent.cmdline()):
                     found.append(process)
         return found
 
@@ -221,7 +220,20 @@ class Started:
         while self.session() and time.monotonic() < end:
             time.sleep(0.05)
         assert self.session() == []
-        return self.process.returncode, out, err
+        return self.process.wait(), out, err
+
+
+def _popen(words: Sequence[str], env: Mapping[str, str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        start_new_session=True,
+        preexec_fn=hear_hangups if os.name == "posix" else None,
+        env=env,
+    )
 
 
 def _quietly(true: Callable[[], bool]) -> bool:
@@ -232,9 +244,11 @@ def _quietly(true: Callable[[], bool]) -> bool:
 
 
 @contextlib.contextmanager
-def started(script: str, folder: Path, *words: str, env: dict[str, str] | None = None) -> Iterator[Started]:
+def started(
+    script: str, folder: Path, *words: str, env: dict[str, str] | None = None, fresh: bool = False
+) -> Iterator[Started]:
     """Start a script; whatever the test does, nothing of it survives."""
-    running = Started(script, folder, *words, env=env)
+    running = Started(script, folder, *words, env=env, fresh=fresh)
     try:
         yield running
     finally:

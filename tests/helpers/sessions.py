@@ -1,4 +1,4 @@
-"""Learners of all kinds whose steps are shared, in processes of their own: what a spawned process imports."""
+"""Learners of all kinds whose steps are shared, in processes of their own: what their processes import."""
 
 from __future__ import annotations
 

@@ -118,4 +118,4 @@ def test_neither_is_imported_unless_asked_for(tmp_path: Path) -> None:
     code += "except SystemExit as end: assert not end.code, end.code\n"
     code += "assert not {'wandb', 'trackio'} & set(sys.modules)"
     words = ("--game", TOY_CATCH, "--replay-initial", "5", "--replay-size", "50", "--max-env-steps", "8")
-    subprocess.run([sys.executable, "-c", code, *command("01_baseline", tmp_path, *words)[1:]], cwd=ROOT, check=True)
+    subprocess.run([sys.executable, "-c", code, *command("01_baseline", tmp_path, *words)], cwd=ROOT, check=True)
