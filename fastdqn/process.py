@@ -109,24 +109,42 @@ def running() -> Generator[None]:
 
 @contextlib.contextmanager
 def signals_held() -> Generator[None]:
-    """Hold signals back while a child process starts: the child, and the fork server, inherit the mask and so never get
-    what a terminal or a service sends to all processes of a run, and this process does not leave a child behind that is
-    half started. Other threads may take a signal all the same, which Python then handles in this one; it waits, too.
-    """
+    """Put off what the first signal does while a child process starts, so that none is left behind half started."""
     global _held
-    if not hasattr(signal, "pthread_sigmask"):  # Windows
-        yield
-        return
-    signals = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
-    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     _held = []
     try:
         yield
     finally:
         came, _held = _held, None
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
         for number in came:
             _on_signal(number, None)
+
+
+@contextlib.contextmanager
+def signals_blocked() -> Generator[None]:
+    """Block the signals for what starts now, which inherits that: it never gets what is sent to all processes of a run.
+
+    Other threads may take a signal all the same, which Python then handles in this one.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _asking())
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def unblock_signals() -> None:
+    """Let signals through again, in a child that ignores them: what it starts itself need not be deaf."""
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _asking())
+
+
+def _asking() -> set[signal.Signals]:
+    """Return the signals that ask a run to stop."""
+    return {signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])}
 
 
 def kill_children() -> None:
@@ -137,16 +155,16 @@ def kill_children() -> None:
 
 def _on_signal(number: int, _frame: FrameType | None) -> None:
     global _received, _first
-    if _held is not None:
+    if (_first or _held) and number == getattr(signal, "SIGHUP", None):
+        return  # a closed terminal: its shell sends it, and the system
+    if _held is not None and _received + len(_held) + 1 < FORCED_EXIT_AFTER:
         _held.append(number)
-        return
-    if _first and number == getattr(signal, "SIGHUP", None):  # a closed terminal: its shell sends it, and the system
         return
     _received += 1
     if _failed and _received < FORCED_EXIT_AFTER:  # it is leaving, and has yet to say why
         return
-    _first = _first or number
-    if not _running or _received >= FORCED_EXIT_AFTER:
+    _first = _first or (_held or [number])[0]
+    if not _running or _held or _received >= FORCED_EXIT_AFTER:
         _tell(b"\nInterrupted.\n")
         kill_children()
         os._exit(128 + _first)

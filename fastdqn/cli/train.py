@@ -1,7 +1,7 @@
 """`fastdqn train`: the scripts of the ladder by number or name, from a checkout or from a wheel.
 
 A script runs as `python SCRIPT` runs it: in this process, as `__main__`, with its folder first on the path. So its
-clock begins with the process, and the processes that it starts by spawn import it by its path.
+clock begins with the process, and the processes that it starts import it by its path.
 """
 
 from __future__ import annotations

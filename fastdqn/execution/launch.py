@@ -22,7 +22,7 @@ import os
 import runpy
 import sys
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -30,7 +30,7 @@ from typing import Any, Protocol
 from fastdqn import process
 from fastdqn.errors import RunError, UserError
 from fastdqn.execution.presence import EMBEDDED, lookouts
-from fastdqn.execution.processes import LEAVE_SECONDS, ChildProcess, Outbox, end_all
+from fastdqn.execution.processes import LEAVE_SECONDS, ChildProcess, Outbox, end_all, environment
 from fastdqn.options.fields import plain
 from fastdqn.options.groups import options_from
 from fastdqn.options.ranks import RanksOptions
@@ -174,7 +174,7 @@ class Children:
         self._left.pop_all()  # they are ended together
         lookouts.append(self._look)
         self._left.callback(lookouts.remove, self._look)
-        self._left.enter_context(_environment({**common, "RANK": "0", "LOCAL_RANK": "0"}))
+        self._left.enter_context(environment({**common, "RANK": "0", "LOCAL_RANK": "0"}))
         return self
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
@@ -191,26 +191,12 @@ class Children:
             child.look(time.monotonic())
 
 
-def _be_member(member: Member, environment: Mapping[str, str], outbox: Outbox) -> None:  # noqa: ARG001
+def _be_member(member: Member, variables: Mapping[str, str], outbox: Outbox) -> None:  # noqa: ARG001
     """What a child does; it has no messages for its parent."""
-    os.environ.update(environment)
+    os.environ.update(variables)
     code = member()
     if code:
         os._exit(code)
-
-
-@contextlib.contextmanager
-def _environment(values: Mapping[str, str]) -> Generator[None]:
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 def _engines(engine: str) -> Any:

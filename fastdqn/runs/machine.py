@@ -117,10 +117,13 @@ def _said(*command: str) -> str:
 
 
 def resident_bytes(parent: psutil.Process) -> int:
-    """Return the resident memory of a process and its children; pages that children share are counted once on Linux."""
+    """Return the resident memory of a process and its children.
+
+    On Linux, what children share with each other counts once.
+    """
     total = int(parent.memory_info().rss)
     for child in parent.children(recursive=True):
         with contextlib.suppress(psutil.Error):  # it has ended meanwhile
             memory: Any = child.memory_full_info() if sys.platform == "linux" else child.memory_info()
-            total += int(memory.pss if sys.platform == "linux" else memory.rss)
+            total += int(getattr(memory, "pss", memory.rss))
     return total

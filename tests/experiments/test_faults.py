@@ -8,6 +8,7 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -26,13 +27,15 @@ LONG = (
 )
 PRIMING = (*LONG, "--replay-initial", "90000")
 TRAINING = (*LONG, "--replay-initial", "50")
-STAGES = ("imports", "spawning", "priming", "training")
-KILLED = [*(pytest.param(stage, marks=pytest.mark.slow) for stage in STAGES[1:3]), STAGES[3]]
+STAGES = ("imports", "server", "spawning", "priming", "training")
+KILLED = [*(pytest.param(stage, marks=pytest.mark.slow) for stage in STAGES[2:4]), STAGES[4]]
 
 
 def reach(stage: str, run: Started) -> None:
     if stage == "imports":
         time.sleep(0.7)
+    elif stage == "server":
+        run.wait_until(lambda: bool(run.fork_servers()))
     elif stage == "spawning":
         run.wait_until(lambda: bool(run.players()))
     elif stage == "priming":
@@ -43,7 +46,7 @@ def reach(stage: str, run: Started) -> None:
 
 @pytest.mark.parametrize("presses", [1, 2])
 @pytest.mark.parametrize(
-    "stage", [pytest.param(stage, marks=[pytest.mark.slow] * (stage == "priming")) for stage in STAGES]
+    "stage", [pytest.param(stage, marks=[pytest.mark.slow] * (stage in ("spawning", "priming"))) for stage in STAGES]
 )
 def test_ctrl_c(tmp_path: Path, stage: str, presses: int) -> None:
     words = TRAINING if stage == "training" else PRIMING
@@ -194,10 +197,16 @@ def test_kill_9_of_the_player(tmp_path: Path, stage: str) -> None:
 
 @pytest.mark.parametrize("stage", KILLED)
 def test_kill_9_of_the_trainer(tmp_path: Path, stage: str) -> None:
-    with started("03_parallel", tmp_path, *(TRAINING if stage == "training" else PRIMING)) as run:
+    words = TRAINING if stage == "training" else PRIMING
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        started("03_parallel", tmp_path, *words, env={"TMPDIR": folder}) as run,
+    ):
         reach(stage, run)
+        assert list(Path(folder).iterdir())
         run.process.kill()
         code, _, _ = run.finish()  # the player, its queue's threads and the resource tracker are gone too
+        assert list(Path(folder).iterdir()) == []  # so is the fork server's socket
     assert code == -signal.SIGKILL
 
 

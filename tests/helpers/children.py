@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
+
+import numpy as np
 
 from fastdqn.errors import RunError
 from fastdqn.execution.processes import Outbox
@@ -46,6 +49,12 @@ def count_and_hang(outbox: Outbox) -> None:
     """Send a number, and neither send nor listen any more."""
     outbox.put(0)
     time.sleep(3600)
+
+
+def describe(variable: str, outbox: Outbox) -> None:
+    """Send a variable of the environment, a random number, the signals that are blocked, and what SIGTERM does."""
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    outbox.put((os.environ.get(variable), np.random.random(), blocked, signal.getsignal(signal.SIGTERM)))
 
 
 def hold(megabytes: int, outbox: Outbox) -> None:

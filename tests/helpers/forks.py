@@ -22,6 +22,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 ROOT = Path(__file__).resolve().parents[2]
 SERVER = "tests.helpers.forks"
 LONGEST = 1 << 17  # bytes of a request
@@ -66,18 +68,16 @@ class Program:
         out, err = (os.pread(one.fileno(), os.fstat(one.fileno()).st_size, 0).decode() for one in self._written)
         return out, err
 
-    def send_signal(self, number: int) -> None:
-        if self.poll() is None:
-            os.kill(self.pid, number)
-
     def kill(self) -> None:
-        self.send_signal(signal.SIGKILL)
-
-    def terminate(self) -> None:
-        self.send_signal(signal.SIGTERM)
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):  # it has ended since
+                os.kill(self.pid, signal.SIGKILL)
 
     def _read(self) -> int:
-        return int.from_bytes(self._report.recv(8), "little", signed=True)
+        said = self._report.recv(8)
+        if len(said) < 8:
+            raise RuntimeError("The server that forks programs is gone.")
+        return int.from_bytes(said, "little", signed=True)
 
 
 def run(
@@ -152,6 +152,10 @@ def become(request: Mapping[str, Any]) -> None:
     os.environ.update(request["env"])
     os.chdir(request["cwd"])
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
+        del sys.modules[name]
+    np.random.seed()
+    tempfile.tempdir = None
     first, *rest = request["words"]
     module = first == "-m"
     path = [request["cwd"] if module else str(Path(first).parent)]

@@ -11,7 +11,7 @@ from unittest import mock
 import torch
 
 from fastdqn.execution.exchange import dist
-from fastdqn.execution.processes import starter
+from fastdqn.execution.processes import start, starter
 from fastdqn.execution.ranks import Averaged, Ranks, checksum
 from fastdqn.options.ranks import RanksOptions
 from fastdqn.seam import Group
@@ -42,7 +42,7 @@ def both(work: Callable[[Ranks], Any]) -> list[Any]:
     """Return what `work`, importable, returns in each of two ranks; rank 0 is this process."""
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     other = starter().Process(target=_rank, args=(1, store.port, work), daemon=True)
-    other.start()
+    start(other)
     try:
         return _rank(0, store.port, work)
     finally:

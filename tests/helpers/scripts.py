@@ -190,6 +190,15 @@ class Started:
         self.seen |= {process.pid for process in found}
         return found
 
+    def fork_servers(self) -> list[psutil.Process]:
+        """Its fork server, which there is from its first child on."""
+        found = []
+        for process in self.session():
+            with contextlib.suppress(psutil.Error):
+                if process.ppid() == self.process.pid and any("forkserver" in word for word in process.cmdline()):
+                    found.append(process)
+        return found
+
     def players(self) -> list[psutil.Process]:
         """Its children that play: what its fork server has forked."""
         found = []
@@ -220,6 +229,8 @@ class Started:
         while self.session() and time.monotonic() < end:
             time.sleep(0.05)
         assert self.session() == []
+        if isinstance(self.process, forks.Program):
+            out, err = self.process.communicate()  # with what its children have said since
         return self.process.wait(), out, err
 
 
