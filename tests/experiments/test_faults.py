@@ -70,7 +70,7 @@ def test_a_second_ctrl_c_leaves_at_once(tmp_path: Path) -> None:
     words = ("--game", "tests.helpers.toys:Faulty", *TRAINING[2:])
     with started("03_parallel", tmp_path, *words, env={"TOY_FAULT": "hang"}) as run:
         run.wait_until(lambda: run.env_steps() > 0)
-        time.sleep(1.0)
+        time.sleep(4.0)  # until it hangs
         semaphores = semaphores_of(run.process.pid)
         run.ctrl_c()
         time.sleep(0.5)

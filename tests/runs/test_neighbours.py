@@ -42,7 +42,7 @@ class Clock:
     def cpu_times(self) -> Own:
         return Own(self.own, 0.0)
 
-    def children(self) -> list[Any]:
+    def children(self, recursive: bool) -> list[Any]:
         return []
 
     def passes(self, seconds: float, own: float, others: float, stolen: float = 0.0) -> None:
