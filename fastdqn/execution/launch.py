@@ -30,7 +30,8 @@ from typing import Any, Protocol
 from fastdqn import process
 from fastdqn.errors import RunError, UserError
 from fastdqn.execution.presence import EMBEDDED, lookouts
-from fastdqn.execution.processes import LEAVE_SECONDS, ChildProcess, Outbox, end_all, environment
+from fastdqn.execution.processes import LEAVE_SECONDS, ChildProcess, Outbox, end_all
+from fastdqn.execution.starting import environment
 from fastdqn.options.fields import plain
 from fastdqn.options.groups import options_from
 from fastdqn.options.ranks import RanksOptions

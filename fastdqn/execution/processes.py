@@ -1,9 +1,5 @@
 """A child process: started, watched, drained, joined, killed if it must be, with its traceback if it fails.
 
-On Linux multiprocessing's fork server imports PyTorch and the other packages once; children are forked from it, and
-share those pages of memory. It opens no device and starts no thread. A child may run on the cores that were its
-parent's when the first child started. Elsewhere children are spawned.
-
 The child gets a bounded queue, on which it puts messages, and a pipe, on which it is asked to stop. Whatever ends one
 side ends the other: an exception in the child is raised in the parent, a RunError as it is and any other with its
 traceback, a killed or hung child is noticed, a child whose parent is gone leaves.
@@ -13,82 +9,33 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import json
 import multiprocessing.connection
-import multiprocessing.forkserver
-import multiprocessing.resource_tracker
-import multiprocessing.util
 import os
 import queue
 import signal
 import sys
-import tempfile
 import threading
 import time
 import traceback
 from collections.abc import Callable, Generator, Mapping, Sequence
 from multiprocessing.connection import Connection
-from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
 import numpy as np
 import psutil
 import torch
-import torch.multiprocessing
 
 from fastdqn import process
 from fastdqn.errors import RunError
-from fastdqn.execution import fork_server
+from fastdqn.execution.starting import ONE_THREAD, start, starter
 
 POLL_SECONDS = 0.2
 """How long the parent waits for a message before it looks for signals and a dead child."""
 LEAVE_SECONDS = 4.0
 """How long a child has to leave after it was asked to, before it is killed."""
-IMPORTED_BEFORE = (*process.NEEDED, "tensorboard.summary.writer.record_writer", "safetensors.torch")
-"""The modules of other packages that children find imported."""
-LONGEST_FOLDER = 75
-"""Characters of the folder for temporary files: the path of the fork server's socket has 32 more, and 107 at most."""
 SERVER_LOST = 255
 """The exit code that multiprocessing makes up for a child whose fork server is gone."""
-_ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-
-
-def starter() -> Any:
-    """Return the context of multiprocessing by which children start, and what they share with this process."""
-    if sys.platform != "linux" or len(tempfile.gettempdir()) > LONGEST_FOLDER:
-        return torch.multiprocessing.get_context("spawn")
-    context: Any = torch.multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([fork_server.__name__])
-    return context
-
-
-def start(child: Any) -> None:
-    """Start a process of `starter()`; it and the fork server are deaf to what is sent to all processes of a run.
-
-    Raises:
-        RunError: it cannot be started.
-    """
-    with process.signals_held():
-        if child._start_method == "forkserver":
-            multiprocessing.resource_tracker.ensure_running()  # which, when it starts, lets signals through again
-            root = str(Path(__file__).resolve().parents[2])
-            path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
-            folder = multiprocessing.util.get_temp_dir()
-            task = json.dumps({"parent": os.getpid(), "folder": folder, "modules": IMPORTED_BEFORE})
-            with process.signals_blocked(), environment({fork_server.TASK: task, "PYTHONPATH": path, **_ONE_THREAD}):
-                multiprocessing.forkserver.ensure_running()
-            _started(child)
-        else:
-            with process.signals_blocked(), environment(_ONE_THREAD):
-                _started(child)
-
-
-def _started(child: Any) -> None:
-    try:
-        child.start()
-    except (EOFError, OSError) as error:
-        raise RunError(f"The process {child.name} could not be started ({error or type(error).__name__}).") from error
 
 
 class Request(NamedTuple):
@@ -146,7 +93,7 @@ class ChildProcess:
         self._child_end: Connection = child_end
         self._process = context.Process(
             target=_run,
-            args=({**os.environ, **_ONE_THREAD}, work, args, self._queue, child_end),
+            args=({**os.environ, **ONE_THREAD}, work, args, self._queue, child_end),
             name=f"fastdqn-{name}",
             daemon=True,
         )
@@ -246,15 +193,16 @@ class ChildProcess:
         if self._process.is_alive():
             self._process.kill()
             self._process.join(1.0)
-        elif self._seen is not None and self._lost():
+        elif (orphan := self._orphan()) is not None:
             with contextlib.suppress(psutil.NoSuchProcess):
-                self._seen.kill()
+                orphan.kill()
         self._queue.close()
         self._control.close()
 
-    def _lost(self) -> bool:
-        """Tell whether the child lives, but its fork server does not."""
-        return self._process.exitcode == SERVER_LOST and self._seen is not None and self._seen.is_running()
+    def _orphan(self) -> psutil.Process | None:
+        """Return the child if it lives, but its fork server does not."""
+        lost = self._process.exitcode == SERVER_LOST and self._seen is not None and self._seen.is_running()
+        return self._seen if lost else None
 
     def _drain(self) -> None:
         with contextlib.suppress(queue.Empty, EOFError, OSError):
@@ -270,7 +218,7 @@ class ChildProcess:
         code = self._process.exitcode
         if isinstance(said, RunError):
             return said
-        if self._lost():
+        if self._orphan() is not None:
             return RunError(f"{self._called} has lost the fork server, which was killed.")
         if said:
             return RunError(f"{said.rstrip()}\n{self._called} failed; its traceback is above.")
@@ -335,18 +283,3 @@ def sharing() -> Generator[None]:
     except RuntimeError as error:
         said = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
         raise RunError(f"Memory cannot be shared between processes ({said}); /dev/shm may be full.") from error
-
-
-@contextlib.contextmanager
-def environment(values: Mapping[str, str]) -> Generator[None]:
-    """Set variables of the environment for what starts now."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value

@@ -15,7 +15,7 @@ import pytest
 
 from fastdqn import process
 from fastdqn.errors import RunError
-from fastdqn.execution import processes
+from fastdqn.execution import processes, starting
 from fastdqn.execution.processes import ChildProcess
 from fastdqn.runs.machine import resident_bytes
 from tests.helpers.children import (
@@ -28,6 +28,8 @@ from tests.helpers.children import (
     describe,
     hold,
 )
+
+forked = pytest.mark.skipif(sys.platform != "linux", reason="children are spawned")
 
 
 def child_of(
@@ -140,7 +142,7 @@ def test_a_signal_that_asks_the_parent_to_stop_ends_its_waiting(monkeypatch: pyt
         assert child.receive() is None
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="they are spawned")
+@forked
 def test_what_children_share_is_counted_once() -> None:
     """PyTorch's pages, which the fork server has for all of them; and each one's own."""
     me = psutil.Process()
@@ -159,7 +161,7 @@ def test_what_children_share_is_counted_once() -> None:
             assert of_children() - alone > 60 << 20
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="they are spawned")
+@forked
 def test_what_is_sent_to_all_processes_of_a_run_does_not_end_the_fork_server() -> None:
     with child_of(count_until_asked) as child:
         server = psutil.Process(child.pid).parent()
@@ -171,7 +173,7 @@ def test_what_is_sent_to_all_processes_of_a_run_does_not_end_the_fork_server() -
         assert server.is_running()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="they are spawned")
+@forked
 def test_a_killed_fork_server_is_noticed_and_started_again() -> None:
     with child_of(count_and_hang) as child:
         assert child.receive() == 0
@@ -186,7 +188,7 @@ def test_a_killed_fork_server_is_noticed_and_started_again() -> None:
         assert child.receive() == 3
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="they are spawned")
+@forked
 def test_what_children_have_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Their parent's environment as it is, and other random numbers; they ignore signals, but block none."""
     monkeypatch.setenv("TOY_SAYS", "one")
@@ -200,8 +202,8 @@ def test_what_children_have_of_their_own(monkeypatch: pytest.MonkeyPatch) -> Non
     assert {(*blocked, what) for *_, blocked, what in said} == {(signal.SIG_IGN,)}
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="they are spawned")
+@forked
 def test_where_the_path_of_the_servers_socket_is_too_long_children_are_spawned(monkeypatch: pytest.MonkeyPatch) -> None:
-    for length, method in ((processes.LONGEST_FOLDER, "forkserver"), (processes.LONGEST_FOLDER + 1, "spawn")):
+    for length, method in ((starting.LONGEST_FOLDER, "forkserver"), (starting.LONGEST_FOLDER + 1, "spawn")):
         monkeypatch.setattr(tempfile, "tempdir", "/" + "x" * (length - 1))
-        assert processes.starter().get_start_method() == method
+        assert starting.starter().get_start_method() == method

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import torch
 
@@ -65,12 +66,20 @@ def test_ctrl_c(tmp_path: Path, stage: str, presses: int) -> None:
         assert "not solved (interrupted) after" in out
 
 
+def hangs(player: psutil.Process) -> bool:
+    """Tell whether a process has not been woken up for a second."""
+    before = player.num_ctx_switches()
+    time.sleep(1.0)
+    return player.num_ctx_switches() == before
+
+
 def test_a_second_ctrl_c_leaves_at_once(tmp_path: Path) -> None:
     """A player that hangs takes the clean way out some seconds; the second press does not wait for it."""
     words = ("--game", "tests.helpers.toys:Faulty", *TRAINING[2:])
     with started("03_parallel", tmp_path, *words, env={"TOY_FAULT": "hang"}) as run:
         run.wait_until(lambda: run.env_steps() > 0)
-        time.sleep(4.0)  # until it hangs
+        (player,) = run.players()
+        run.wait_until(lambda: hangs(player))
         semaphores = semaphores_of(run.process.pid)
         run.ctrl_c()
         time.sleep(0.5)

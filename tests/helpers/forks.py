@@ -95,7 +95,7 @@ def run(
 @functools.cache
 def _server() -> socket.socket:
     """Return the line to this process's server, which ends with it."""
-    from fastdqn.execution.processes import IMPORTED_BEFORE
+    from fastdqn.execution.starting import IMPORTED_BEFORE
 
     here, there = socket.socketpair(type=socket.SOCK_SEQPACKET)
     with there:
@@ -132,13 +132,14 @@ def _forked(report: int) -> bool:
     if pid == 0:
         os.close(report)
         return True
-    code = pid
-    for _ in range(2):
-        with contextlib.suppress(OSError):  # nobody listens any more
-            os.write(report, code.to_bytes(8, "little", signed=True))
-        if code == pid:
-            code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    _say(report, pid)
+    _say(report, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
     os._exit(0)
+
+
+def _say(report: int, number: int) -> None:
+    with contextlib.suppress(OSError):  # nobody listens any more
+        os.write(report, number.to_bytes(8, "little", signed=True))
 
 
 def become(request: Mapping[str, Any]) -> None:

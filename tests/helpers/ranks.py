@@ -11,8 +11,8 @@ from unittest import mock
 import torch
 
 from fastdqn.execution.exchange import dist
-from fastdqn.execution.processes import start, starter
 from fastdqn.execution.ranks import Averaged, Ranks, checksum
+from fastdqn.execution.starting import start, starter
 from fastdqn.options.ranks import RanksOptions
 from fastdqn.seam import Group
 from fastdqn.types import Batch, EpisodeEnd
