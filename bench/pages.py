@@ -46,7 +46,8 @@ def processor(stamp: dict[str, Any]) -> str:
     name, family, model, flags = cpu[1], int(cpu[2]), int(cpu[3]), cpu[4]
     zen = {25: "Zen 4" if model >= 16 else "Zen 3", 26: "Zen 5"} if "EPYC" in name else {}
     said = zen.get(family, f"family {family} model {model}")
-    return f"{name} ({said}, {'bf16' if 'bf16' in flags else 'no bf16'})"
+    arithmetic = "AMX with bf16" if "amx_bf16" in flags else "bf16" if "bf16" in flags else "no bf16"
+    return f"{name.replace('(R)', '').removesuffix(' Processor')} ({said}, {arithmetic})"
 
 
 def machine(stamp: dict[str, Any]) -> str:

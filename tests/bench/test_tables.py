@@ -182,7 +182,8 @@ def test_the_game_at_which_a_mean_passes_a_level_by_hand() -> None:
         ("AMD EPYC family 25 model 1 ['avx2']", "AMD EPYC (Zen 3, no bf16)"),
         ("AMD EPYC family 25 model 17 ['avx2', 'avx512f', 'avx512_bf16']", "AMD EPYC (Zen 4, bf16)"),
         ("AMD EPYC family 26 model 2 ['avx2', 'avx512f', 'avx512_bf16']", "AMD EPYC (Zen 5, bf16)"),
-        ("Some Xeon family 6 model 143 ['avx2', 'amx_bf16']", "Some Xeon (family 6 model 143, bf16)"),
+        ("Some Xeon family 6 model 143 ['avx2', 'amx_bf16']", "Some Xeon (family 6 model 143, AMX with bf16)"),
+        ("Intel(R) Xeon(R) Processor family 6 model 106 ['avx512f']", "Intel Xeon (family 6 model 106, no bf16)"),
         ("arm64", "arm64"),
     ],
 )
