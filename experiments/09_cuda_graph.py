@@ -51,7 +51,10 @@ def train(options: Options) -> Run | FollowingRun:
             options.run, options.game, dqn, options.pace, options.vector, options.update, ranks=ranks
         )
         batch_size, every, initial = dqn.batch_size * steps, steps * ranks.world, dqn.replay_initial * ranks.world
-        threads = Threads(learner, games.obs_shape, games.num_actions, batch_size, games.num_envs)
+        threads = Threads(
+            *(learner, games.obs_shape, games.num_actions, batch_size, games.num_envs),
+            crowded=options.update.crowded_threads,
+        )
 
         update: Callable[[], Metrics] = lambda: learner.update(replay.sample(batch_size))  # noqa: E731
         if graphs_on(device) and ranks.alone:

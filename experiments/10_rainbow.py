@@ -62,7 +62,9 @@ def train(options: Options) -> Run | int:
     )
     batch_size = dqn.batch_size * steps
     trainer = SeveralGradients(learner, options.agent.gradient_threads)
-    threads = Threads(learner, games.obs_shape, games.num_actions, batch_size, games.num_envs)
+    threads = Threads(
+        learner, games.obs_shape, games.num_actions, batch_size, games.num_envs, crowded=options.update.crowded_threads
+    )
 
     def eager(count: int) -> list[Metrics]:
         batches = replay.sample_each(count, batch_size)

@@ -66,7 +66,10 @@ def train(options: Options) -> Run:
     )
     batch_size = dqn.batch_size * steps
     trainer = SeveralGradients(learner, options.agent.gradient_threads)
-    threads = Threads(learner, games.obs_shape, games.num_actions, batch_size, games.num_envs, REFRESHED_AT_ONCE)
+    threads = Threads(
+        *(learner, games.obs_shape, games.num_actions, batch_size, games.num_envs, REFRESHED_AT_ONCE),
+        crowded=options.update.crowded_threads,
+    )
     shown = few_rows(games.num_envs, games.obs_shape, device, channels_last=True, newest=lambda: games.newest)
     recorder = Recorder(replay, shown, dqn.replay_initial)
     trial = FreezeTrial(freeze.freeze_share, freeze.freeze_slack)

@@ -57,7 +57,9 @@ def train(options: Options) -> Run:
         *(options.run, options.game, dqn, options.pace, options.vector, options.update, options.agent, options.parts)
     )
     batch_size = dqn.batch_size * steps
-    threads = Threads(learner, games.obs_shape, games.num_actions, batch_size, games.num_envs)
+    threads = Threads(
+        learner, games.obs_shape, games.num_actions, batch_size, games.num_envs, crowded=options.update.crowded_threads
+    )
 
     def eager() -> Metrics:
         batch = replay.sample(batch_size)

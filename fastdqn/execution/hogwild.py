@@ -4,13 +4,18 @@ What sessions share is memory: parameters, and the moments of their optimiser, w
 there is something to share. Everything else, gradients above all, is each session's own. Two sessions that step at the
 same moment may overwrite parts of each other's steps, and some of the steps that Adam counts are lost; sparse or small
 steps forgive that.
+
+The first steps are the exception. Adam divides a first moment by the root of the second one, and where one session's
+first moment meets the other's second one, which is still 0, the step is as large as the first moment over epsilon. So
+these steps are made one after the other.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -19,12 +24,17 @@ from torch import Tensor
 from fastdqn.errors import RunError, UserError
 from fastdqn.execution.crew import Desk
 from fastdqn.execution.processes import sharing
+from fastdqn.execution.starting import starter
 from fastdqn.foreach import copy_all
 from fastdqn.seam import Group
 from fastdqn.states import NothingUnfinished, on_cpu
 
 ALIGNED = 64
 """Bytes to whose multiples tensors begin in shared memory."""
+FIRST_STEPS = 1000
+"""Steps of a group, of all sessions together, that are made one after the other."""
+TURN = 1.0
+"""Seconds that a session waits for its turn among these: one that was killed does not end its own."""
 
 
 class Member(NamedTuple):
@@ -50,6 +60,8 @@ class Common:
     def __init__(self, groups: Sequence[Group], own: Sequence[str] = ()) -> None:
         self.own = tuple(own)
         self.members: dict[str, list[Member]] = {}
+        with sharing():
+            self._turn = starter().Lock()
         for group in groups:
             if group.name in self.own:
                 continue
@@ -75,6 +87,19 @@ class Common:
             raise ValueError(f"the group {group.name!r} has other parameters than those that are shared")
         _check_adam(group)
         return members
+
+    @contextlib.contextmanager
+    def stepping(self, group: Group) -> Generator[None]:
+        """Let nobody else step meanwhile, as long as second moments may be 0."""
+        if float(self.members[group.name][0].step) >= FIRST_STEPS:
+            yield
+            return
+        mine = self._turn.acquire(timeout=TURN)
+        try:
+            yield
+        finally:
+            if mine:
+                self._turn.release()
 
     def state(self) -> dict[str, Any]:
         """Return copies of parameters and moments."""
@@ -140,7 +165,11 @@ class Shared:
         if group.name not in self._common.own and self._bound.get(group.name) != _addresses(group):
             raise ValueError(f"the group {group.name!r} is not bound to what sessions share")
         norm = _clipped(group)
-        group.optimizer.step()
+        if group.name in self._common.own:
+            group.optimizer.step()
+        else:
+            with self._common.stepping(group):
+                group.optimizer.step()
         return norm
 
     def mean(self, value: Tensor) -> Tensor:
@@ -206,7 +235,8 @@ class Synced:
             raise ValueError(f"the group {group.name!r} is not bound to what sessions share")
         for weight, parameter in zip(weights, group.parameters, strict=True):
             weight.grad, parameter.grad = parameter.grad, None  # left with both, the next one would be added to it
-        group.optimizer.step()
+        with self._common.stepping(group):
+            group.optimizer.step()
         for weight in weights:
             weight.grad = None
         self._steps[group.name] += 1

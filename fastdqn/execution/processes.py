@@ -280,6 +280,6 @@ def sharing() -> Generator[None]:
     """
     try:
         yield
-    except RuntimeError as error:
+    except (RuntimeError, OSError) as error:
         said = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
         raise RunError(f"Memory cannot be shared between processes ({said}); /dev/shm may be full.") from error

@@ -19,9 +19,10 @@ class Threads:
     PyTorch's threads wait for each other after every operation. As soon as one of them has to share its core, all of
     them are several times slower than one that has a core for itself.
 
-    Sums may come out differently with another number of threads, and then the run would be another one. So the number
-    changes only if the gradient and the values of the actions have the same bits, which is tried on several batches of
-    noise when it is first wanted: where bf16 rounds, another order of a sum shows in a part of them only.
+    Sums may come out differently with another number of threads, and then the run would be another one. So, unless
+    somebody asks for it, the number changes only if the gradient and the values of the actions have the same bits,
+    which is tried on several batches of noise when it is first wanted: where bf16 rounds, another order of a sum shows
+    in a part of them only.
 
     Args:
         learner: what computes.
@@ -29,23 +30,30 @@ class Threads:
         num_actions: A.
         batch_size: B, transitions that it learns from at a time.
         evaluated: numbers of observations whose values are computed at a time, N of the games and any others.
+        crowded: threads while others use the cores, whatever the bits; None for one where they are the same.
     """
 
     def __init__(
-        self, learner: Replicable, obs_shape: tuple[int, int, int], num_actions: int, batch_size: int, *evaluated: int
+        self,
+        learner: Replicable,
+        obs_shape: tuple[int, int, int],
+        num_actions: int,
+        batch_size: int,
+        *evaluated: int,
+        crowded: int | None = None,
     ) -> None:
         self._count = torch.get_num_threads() if learner.device.type == "cpu" else 1
         self._learner = learner
         self._shapes, self._evaluated = (obs_shape, num_actions, batch_size), evaluated
-        self._same: bool | None = None
+        self._fewer = crowded if crowded is None else min(crowded, self._count)  # None until the bits are compared
 
     def share(self, crowded: bool) -> None:
         """Take note whether others use the cores now; to be called often, while there are updates."""
-        if self._count == 1 or (not crowded and self._same is None):
+        if self._count == 1 or (not crowded and self._fewer is None):
             return
-        if self._same is None:
-            self._same = self._same_bits()
-        wanted = 1 if crowded and self._same else self._count
+        if self._fewer is None:
+            self._fewer = 1 if self._same_bits() else self._count
+        wanted = self._fewer if crowded else self._count
         if torch.get_num_threads() != wanted:
             torch.set_num_threads(wanted)
 

@@ -161,6 +161,9 @@ class UpdateOptions:
     """Step size of the optimiser at the end of --learning-rate-decay; by default it stays as it is."""
     learning_rate_decay: int = 250_000
     """Env steps over which the step size moves to --final-learning-rate, in a straight line."""
+    crowded_threads: int | None = None
+    """CPU threads that PyTorch trains with while other processes use this machine's cores; by default one where that
+    changes no bit of what is learnt, and --threads elsewhere. A run that changes them elsewhere does not repeat."""
 
     def check(self) -> None:
         """Raise UserError for a value out of range."""
@@ -170,6 +173,7 @@ class UpdateOptions:
         between(self.random_intensity, 0.0, 0.49, "--random-intensity")
         above_zero(self.final_learning_rate, "--final-learning-rate")
         at_least(self.learning_rate_decay, 1, "--learning-rate-decay")
+        at_least(self.crowded_threads, 1, "--crowded-threads")
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,12 @@ from tests.helpers.resuming import VECTOR
 from tests.helpers.scripts import TOY_CATCH, records, train
 
 BF16 = dataclasses.replace(FAST, bf16=True)
+MACHINE = Path("/proc/cpuinfo")
+OTHER_BITS = not MACHINE.exists() or "AuthenticAMD" not in MACHINE.read_text()
+"""Whether PyTorch's sums may depend on the number of threads: on Intel's processors its libraries divide some of them
+among the threads, with AMX the gradients of weights.
+"""
+same_bits = pytest.mark.skipif(OTHER_BITS, reason="sums depend on the number of threads here")
 
 
 @pytest.fixture(autouse=True)
@@ -42,8 +48,8 @@ def two_threads() -> Iterator[None]:
 class Doctored(Threads):
     """Threads on a machine where the bits are as a test says."""
 
-    def __init__(self, same: bool) -> None:
-        super().__init__(learner_from(Groups()), SHAPE, 6, 4, 3)
+    def __init__(self, same: bool, crowded: int | None = None) -> None:
+        super().__init__(learner_from(Groups()), SHAPE, 6, 4, 3, crowded=crowded)
         self.asked = 0
         self.verdict = same
 
@@ -64,6 +70,16 @@ def test_the_number_changes_only_where_no_bit_does(same: bool) -> None:
     assert (torch.get_num_threads(), threads.asked) == (2, 1)
 
 
+@pytest.mark.parametrize("same", [True, False])
+@pytest.mark.parametrize(("crowded", "fewer"), [(1, 1), (2, 2), (8, 2)])
+def test_the_number_that_was_asked_for(crowded: int, fewer: int, same: bool) -> None:
+    threads = Doctored(same, crowded)
+    for share, expected in ((False, 2), (True, fewer), (False, 2)):
+        threads.share(share)
+        assert torch.get_num_threads() == expected
+    assert threads.asked == 0
+
+
 def test_one_thread_stays_one() -> None:
     torch.set_num_threads(1)
     threads = Doctored(True)
@@ -72,6 +88,7 @@ def test_one_thread_stays_one() -> None:
     assert (torch.get_num_threads(), threads.asked) == (1, 0)
 
 
+@same_bits
 @pytest.mark.skipif(not has_bf16(CPU), reason="this processor has no bf16")
 @pytest.mark.parametrize("size", [16, *(pytest.param(size, marks=pytest.mark.slow) for size in (32, 128))])
 def test_bf16_has_the_same_bits(size: int) -> None:
@@ -80,6 +97,7 @@ def test_bf16_has_the_same_bits(size: int) -> None:
     assert torch.get_num_threads() == 1
 
 
+@same_bits
 @pytest.mark.slow
 @pytest.mark.parametrize("form", [FAST, BF16])
 def test_data_efficient_rainbow_has_the_same_bits(form: Form) -> None:
@@ -136,6 +154,7 @@ def test_the_learner_is_not_touched_by_the_trial() -> None:
         assert torch.equal(a, b)
 
 
+@same_bits
 @pytest.mark.skipif(not has_bf16(CPU), reason="this processor has no bf16")
 def test_a_learner_that_changes_its_threads_learns_the_same() -> None:
     learner, other = (learner_from(Groups(), form=BF16) for _ in range(2))
@@ -153,13 +172,18 @@ def test_a_learner_that_changes_its_threads_learns_the_same() -> None:
 @pytest.mark.parametrize("script", ["09_cuda_graph", "10_rainbow", "11_pong_in_seconds"])
 def test_scripts_tell_whether_it_is_crowded(script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[bool] = []
-    monkeypatch.setattr(Threads, "share", lambda _, crowded: told.append(crowded))
+
+    def share(threads: Threads, crowded: bool) -> None:
+        assert threads._fewer == 1
+        told.append(crowded)
+
+    monkeypatch.setattr(Threads, "share", share)
 
     def look(neighbours: Neighbours) -> None:
         neighbours.crowded = len(told) % 3 == 2
 
     monkeypatch.setattr(Neighbours, "look", look)
-    words = (*VECTOR, "--game", TOY_CATCH, "--frame-size", "42", "--threads", "1")
+    words = (*VECTOR, "--game", TOY_CATCH, "--frame-size", "42", "--threads", "1", "--crowded-threads", "1")
     run = train(script, tmp_path, *words, "--max-env-steps", "130")
     assert told[:6] == [False, False, True] * 2
     assert all(line["threads"] == 1 and "neighbour_cores" in line for line in records(run, "speed.jsonl"))

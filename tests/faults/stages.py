@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -90,8 +92,7 @@ def going_on(folder: Path, system: System, phase: str, *words: str, **faults: st
     """
     more: dict[str, tuple[str, ...]] = {"filling": FILLING, "evaluation": system.solved}
     slow = {"TOY_SLOW_DISK": str(SLOW[phase])} if phase in SLOW else {}
-    scratch = folder / "scratch"
-    scratch.mkdir(parents=True)
+    scratch = Path(tempfile.mkdtemp(prefix="faults-"))  # with a short path: the socket of a fork server is in it
     environment = {**where(folder / "site"), "TMPDIR": str(scratch), **slow, **faults}
     words = (*system.words, *ENDLESS, *more.get(phase, ()), *words)
     with started(system.script, folder / "runs", *words, env=environment, fresh=True) as run:
@@ -99,6 +100,7 @@ def going_on(folder: Path, system: System, phase: str, *words: str, **faults: st
         run.session()
         yield run
     left = [path.name for path in scratch.iterdir()]
+    shutil.rmtree(scratch)
     left += [path.name for path in Path("/dev/shm").iterdir() if any(f"_{pid}_" in path.name for pid in run.seen)]
     assert not left, f"left behind: {left}"
 

@@ -56,9 +56,7 @@ def ppo(normalise: bool = True) -> PPOLearner:
 def dqn() -> Any:
     options = DQNOptions(batch_size=4)
     groups = (UpdateOptions(), AgentOptions(), PartOptions())
-    # In one kernel, as sessions step: of Adam in several one process may undo the other's first second moment, and the
-    # step is then divided by 0.
-    form = dataclasses.replace(PLAIN, fused=True)
+    form = dataclasses.replace(PLAIN, fused=True)  # Adam in one kernel, as sessions step
     return build_learner(seeds_of(0), options, SHAPE, 6, CPU, form, *groups)
 
 
