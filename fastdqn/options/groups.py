@@ -198,6 +198,21 @@ def learnt_by(config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def as_of_now(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a run's config.json with the options of this version: one that there was not yet has its default, and one
+    that is no more and was off is not named. So runs of several versions that learnt alike are alike.
+    """
+    kinds = _kinds(Groups)
+    found = dict(config)
+    for group, said in config.items():
+        if group in kinds and isinstance(said, dict):
+            known = {field.name: getattr(kinds[group](), field.name) for field in dataclasses.fields(kinds[group])}
+            values = cast(dict[str, Any], said)
+            gone = {name for name, value in values.items() if name not in known and value in (None, False)}
+            found[group] = known | {name: value for name, value in values.items() if name not in gone}
+    return found
+
+
 def options_from(kind: type[OptionsT], config: Mapping[str, Any]) -> OptionsT:
     """Return the options of a script, or the `Groups` that the library knows, as a run's config.json says them; options
     that it does not name yet have their defaults.

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastdqn.envs import games
-from fastdqn.options.groups import learnt_by
+from fastdqn.options.groups import as_of_now, learnt_by
 from fastdqn.options.presets import PRESETS
 from fastdqn.tools.reading import LIMITS, RunData
 
@@ -143,7 +143,7 @@ def in_order(label: str) -> list[tuple[float, str]]:
 
 
 def _learnt(run: RunData) -> dict[str, Any]:
-    return {name: value for name, value in learnt_by(run.config).items() if name not in _SAID}
+    return {name: value for name, value in learnt_by(as_of_now(run.config)).items() if name not in _SAID}
 
 
 def _epsilons(options: Mapping[str, Any]) -> tuple[Any, Any]:
