@@ -7,8 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from fastdqn.algorithms.dqn import DQNLearner
+from fastdqn.algorithms.freeze_trial import FreezeTrial
 from fastdqn.errors import UserError
+from fastdqn.replay.prioritized import PrioritizedReplay
 from fastdqn.schedules import updates_due
+from fastdqn.types import VectorStep
 from tests.helpers.scripts import RAINBOW_CATCH, parse, records, summary, train
 
 LEARNT = 0.7  # mean score of Catch's last 100 games
@@ -42,6 +46,38 @@ def test_it_learns_catch_and_is_then_frozen(tmp_path: Path) -> None:
     trials = [report for report in records(run, "reports.jsonl") if "freeze/frozen" in report]
     assert (trials[0]["freeze/trials"], trials[0]["freeze/frozen"]) == (1.0, 1.0)
     assert 0.03 in {episode["epsilon"] for episode in episodes}
+
+
+def test_schedules_stand_still_while_it_is_frozen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Step size and beta are set before each step of the games, epsilon is asked for when it learns again."""
+    seen: dict[str, list[tuple[bool, float]]] = {"rate": [], "beta": []}
+    trial: list[FreezeTrial] = []
+    observe = FreezeTrial.observe
+
+    def observed(self: FreezeTrial, step: VectorStep) -> bool:
+        trial[:] = [self]
+        return observe(self, step)
+
+    def note(name: str, value: float) -> None:
+        if trial:
+            seen[name].append((trial[0].frozen, value))
+
+    monkeypatch.setattr(FreezeTrial, "observe", observed)
+    monkeypatch.setattr(DQNLearner, "set_learning_rate", lambda _, rate: note("rate", rate))
+    monkeypatch.setattr(PrioritizedReplay, "set_beta", lambda _, beta: note("beta", beta))
+    words = (*RAINBOW_CATCH, "--device", "cpu", "--freeze-share", "0.5", "--freeze-slack", "0.49", "--prioritized")
+    rising = ("--final-learning-rate", "1e-4", "--learning-rate-decay", "4000", "--importance-exponent", "0.1")
+    rising = (*rising, "--importance-final", "1", "--importance-decay", "4000")
+    run = train("11_pong_in_seconds", tmp_path, *words, *rising, "--max-env-steps", "1500")
+    for found in seen.values():
+        frozen = [value for is_frozen, value in found if is_frozen]
+        learning = [value for is_frozen, value in found if not is_frozen]
+        assert len(set(frozen)) <= trial[0].trials  # one for each time that it was frozen
+        assert len(set(learning)) > 10
+    assert len([True for is_frozen, _ in seen["rate"] if is_frozen]) > 3
+    passed = summary(run)["env_steps"] - trial[0].env_steps
+    assert trial[0].env_steps > 0
+    assert seen["beta"][-1][1] == pytest.approx(0.1 + 0.9 * passed / 4000, abs=0.01)
 
 
 @pytest.mark.cuda
