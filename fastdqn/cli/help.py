@@ -110,7 +110,8 @@ def help_of(kind: Any, default: Any, description: str, program: str | None) -> s
         commands = [Option("", command_name(one), _doc(one)) for one in get_args(kind)]
         groups = [OptionGroup("Commands", commands)]
         usage = f"{program} COMMAND [OPTIONS]"
-    lines = [Text(f"usage: {usage}"), Text(""), *map(Text, wrapped(description, width))]
+    usage = textwrap.wrap(f"usage: {usage}", width, subsequent_indent=" " * 7, break_on_hyphens=False)
+    lines = [*map(Text, usage), Text(""), *map(Text, wrapped(description, width))]
     longest = max(len(option.invocation) for group in groups for option in group.options)
     for group in groups:
         lines += [Text(""), *(Text(line, "bold") for line in textwrap.wrap(group.about, width))]

@@ -54,6 +54,7 @@ _TABLE = (
     Synonym("--players", "num-processes n-processes num-players"),
     Synonym("--double", "double-q double-dqn use-double"),
     Synonym("--dueling", "duel dueling-dqn use-dueling"),
+    Synonym("--network", "small", "as in --network narrow"),
     Synonym("--noisy", "noisy-net noisy-nets"),
     Synonym("--noisy-sigma", "noisy-std sigma sigma-init"),
     Synonym("--distributional", "c51 categorical"),

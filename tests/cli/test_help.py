@@ -34,7 +34,7 @@ def test_every_line_fits(
     script: str, columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
-    monkeypatch.setattr(sys, "argv", ["script.py"])
+    monkeypatch.setattr(sys, "argv", [f"experiments/{script}.py"])
     text = printed(script, capsys)
     assert max(map(len, text.splitlines())) <= min(columns, 110)
     assert not [line for line in text.splitlines() if line != line.rstrip()]
