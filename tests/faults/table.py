@@ -86,7 +86,11 @@ def script(*words: str, name: str = SCRIPT, before: Sequence[str] = (), **how: A
 def learnt(run: Path) -> tuple[Any, ...]:
     """Return all of a run that must be the same again: its weights, its games, its last counters."""
     weights = safetensors.numpy.load_file(run / "weights.safetensors")
-    games = [{key: value for key, value in line.items() if key != "elapsed"} for line in records(run, "episodes.jsonl")]
+    games = records(run, "episodes.jsonl")
+    for line in games:
+        del line["elapsed"]
+        if "session_updates" in line:  # the run's are what had been heard by then, and when is up to the machine
+            del line["updates"]
     last = records(run, "speed.jsonl")[-1]
     counters = {name: last[name] for name in ("env_steps", "updates", "samples")}
     return {name: array.tobytes() for name, array in weights.items()}, games, counters
