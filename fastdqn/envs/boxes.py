@@ -91,8 +91,8 @@ class ControlEnv(BoxEnv):
 
     def _take(self, actions: Any) -> None:
         self._low, self._high = actions.low, actions.high
-        self._middle = (np.float64(actions.high) + actions.low) / 2.0
-        self._half = (np.float64(actions.high) - actions.low) / 2.0
+        self._middle = (np.asarray(actions.high, np.float64) + actions.low) / 2.0
+        self._half = (np.asarray(actions.high, np.float64) - actions.low) / 2.0
         self._first, self._count = 0, len(actions.low)
         self.action_space = Box(-1.0, 1.0, actions.shape, np.float32)
 

@@ -165,6 +165,7 @@ class Children:
             "MASTER_ADDR": LOOPBACK,
             "MASTER_PORT": str(self._store.port),
             "TORCHELASTIC_USE_AGENT_STORE": "True",  # rank 0 is served, too
+            "TORCHELASTIC_RESTART_COUNT": "0",  # which PyTorch below 2.5 asks for then
             "GLOO_SOCKET_IFNAME": os.environ.get("GLOO_SOCKET_IFNAME", "lo" if sys.platform == "linux" else "lo0"),
         }
         for rank in range(1, self._world):

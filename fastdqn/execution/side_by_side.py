@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -162,6 +163,8 @@ def flush_denormals() -> None:
     Adam's first moments of weights that no longer get a gradient shrink by a tenth an update until rounding holds them
     at 1e-45, for ever, and such numbers are slow to compute with.
     """
+    for kind in (np.float32, np.float64):
+        np.finfo(kind)  # older numpy looks at the smallest numbers then, and would warn of zeros
     torch.set_flush_denormal(True)
 
 

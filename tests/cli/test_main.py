@@ -178,7 +178,7 @@ def test_games_lists_them() -> None:
     [
         (("evaluate", "moon"), "moon is not the folder of a run"),
         (("evaluate", "latest"), "no run in the folder runs"),
-        (("evaluate", "RUN", "--protocol", "moon"), "invalid choice 'moon'"),
+        (("evaluate", "RUN", "--protocol", "moon"), "'moon'"),
         (("evaluate", "RUN", "--episodes", "0"), "--episodes must be at least 1"),
         (("evaluate", "RUN", "--episodes", "3", "--env-steps", "3"), "contradict each other"),
         (("evaluate", "RUN", "--epsilon", "2"), "--epsilon between 0 and 1"),

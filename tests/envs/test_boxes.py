@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -190,13 +191,17 @@ def test_a_frame_limit_truncates() -> None:
         ("CartPole-v1", {"frame_stack": 2}, "--frame-stack is for games that show pictures"),
         ("CartPole-v1", {"clip_rewards": True}, "--clip-rewards is for games that show pictures"),
         ("CartPole-v1", {"sticky_actions": 0.25}, "--sticky-actions is a setting of Atari's emulator"),
-        ("HalfCheetah-v2", {}, "The environment HalfCheetah-v2 cannot be made: "),
+        (
+            "HalfCheetah-v2",
+            {},
+            "(The environment HalfCheetah-v2 cannot be made|HalfCheetah-v2 needs a package that is missing): ",
+        ),
     ],
 )
 def test_what_cannot_be_learnt_from_is_one_sentence(name: str, more: dict[str, Any], said: str) -> None:
     with pytest.raises(UserError) as caught:
         build_env(game_of(name, **more))
-    assert str(caught.value).startswith(said)
+    assert re.match(said, str(caught.value))
     assert "\n" not in str(caught.value)
 
 

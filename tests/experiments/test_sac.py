@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -182,7 +183,10 @@ def test_what_looks_at_runs_knows_it(tmp_path: Path) -> None:
     [
         (("--game", "pong"), "pong is no environment that Gymnasium knows by an id"),
         (("--game", "CartPole-v1"), "CartPole-v1 has the action space Discrete"),
-        (("--game", "HalfCheetah-v2"), "The environment HalfCheetah-v2 cannot be made: "),
+        (
+            ("--game", "HalfCheetah-v2"),
+            "(The environment HalfCheetah-v2 cannot be made|HalfCheetah-v2 needs a package that is missing): ",
+        ),
         (("--replay-size", "100000000000"), "A replay of 100000000000 env steps needs "),
         (("--replay-size", "100", "--num-envs", "200"), "--replay-size 100 is too small for 200 games at once"),
         (("--frame-skip", "4"), "--frame-skip is for games that show pictures, and Pendulum-v1 shows vectors."),
@@ -191,7 +195,7 @@ def test_what_looks_at_runs_knows_it(tmp_path: Path) -> None:
 def test_mistakes_are_one_sentence_and_exit_code_2(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
     done = script_says(SCRIPT, "--runs-dir", str(tmp_path), *words)
     assert done.returncode == 2
-    assert done.stderr.startswith(f"error: {said}")
+    assert re.match(f"error: {said}", done.stderr)
     assert done.stderr.count("\n") == 1
     assert not list(tmp_path.iterdir())
 

@@ -34,6 +34,7 @@ def environment(rank: int, port: int) -> dict[str, str]:
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
         "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "TORCHELASTIC_RESTART_COUNT": "0",
         "GLOO_SOCKET_IFNAME": "lo",
     }
 

@@ -50,5 +50,5 @@ def test_a_protocol_is_said_at_the_start() -> None:
 def test_protocols_are_for_ataris_games() -> None:
     with pytest.raises(UserError, match=r"The protocol machado is for Atari's games; .*Catch has rules of its own"):
         parse("01_baseline", "--game", TOY_CATCH, "--protocol", "machado")
-    with pytest.raises(UserError, match="invalid choice 'moon'"):
+    with pytest.raises(UserError, match=r"invalid choice:? 'moon'"):
         parse("01_baseline", "--protocol", "moon")
