@@ -161,7 +161,7 @@ class UpdateOptions:
     """Step size of the optimiser at the end of --learning-rate-decay; by default it stays as it is."""
     learning_rate_decay: int = 250_000
     """Env steps over which the step size moves to --final-learning-rate, in a straight line."""
-    crowded_threads: int | None = None
+    crowded_threads: int | None = beside(None)
     """CPU threads that PyTorch trains with while other processes use this machine's cores; by default one where that
     changes no bit of what is learnt, and --threads elsewhere. A run that changes them elsewhere does not repeat."""
 
