@@ -90,8 +90,8 @@ class Common:
 
     @contextlib.contextmanager
     def stepping(self, group: Group) -> Generator[None]:
-        """Let nobody else step meanwhile, as long as second moments may be 0."""
-        if float(self.members[group.name][0].step) >= FIRST_STEPS:
+        """Let nobody else step meanwhile what is shared of `group`, as long as second moments may be 0."""
+        if group.name in self.own or float(self.members[group.name][0].step) >= FIRST_STEPS:
             yield
             return
         mine = self._turn.acquire(timeout=TURN)
@@ -165,11 +165,8 @@ class Shared:
         if group.name not in self._common.own and self._bound.get(group.name) != _addresses(group):
             raise ValueError(f"the group {group.name!r} is not bound to what sessions share")
         norm = _clipped(group)
-        if group.name in self._common.own:
+        with self._common.stepping(group):
             group.optimizer.step()
-        else:
-            with self._common.stepping(group):
-                group.optimizer.step()
         return norm
 
     def mean(self, value: Tensor) -> Tensor:

@@ -206,7 +206,7 @@ def as_of_now(config: Mapping[str, Any]) -> dict[str, Any]:
     found = dict(config)
     for group, said in config.items():
         if group in kinds and isinstance(said, dict):
-            known = {field.name: getattr(kinds[group](), field.name) for field in dataclasses.fields(kinds[group])}
+            known = cast(dict[str, Any], vars(kinds[group]()))
             values = cast(dict[str, Any], said)
             gone = {name for name, value in values.items() if name not in known and value in (None, False)}
             found[group] = known | {name: value for name, value in values.items() if name not in gone}

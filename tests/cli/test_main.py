@@ -15,6 +15,7 @@ import pytest
 from tests.helpers.folders import make_folder
 from tests.helpers.scripts import ROOT, TOY_CATCH, fastdqn, fastdqn_says
 from tests.helpers.trained import TrainedRuns
+from tests.helpers.versions import INVALID_CHOICE
 
 TRUSTED = ("--game", TOY_CATCH)
 
@@ -178,7 +179,7 @@ def test_games_lists_them() -> None:
     [
         (("evaluate", "moon"), "moon is not the folder of a run"),
         (("evaluate", "latest"), "no run in the folder runs"),
-        (("evaluate", "RUN", "--protocol", "moon"), "'moon'"),
+        (("evaluate", "RUN", "--protocol", "moon"), f"{INVALID_CHOICE}'moon'"),
         (("evaluate", "RUN", "--episodes", "0"), "--episodes must be at least 1"),
         (("evaluate", "RUN", "--episodes", "3", "--env-steps", "3"), "contradict each other"),
         (("evaluate", "RUN", "--epsilon", "2"), "--epsilon between 0 and 1"),

@@ -19,6 +19,7 @@ from fastdqn.errors import UserError
 from fastdqn.execution.devices import prepare_device
 from tests.helpers import forks
 from tests.helpers.scripts import ROOT, parse, script_says
+from tests.helpers.versions import INVALID_CHOICE
 
 SCRIPTS = sorted(path.name for path in (ROOT / "experiments").glob("[0-9]*.py"))
 
@@ -152,7 +153,7 @@ def test_the_display_on_a_terminal_of_80_columns(tmp_path: Path) -> None:
         (("--game", "pnog"), "did you mean pong"),
         (("--stps", "3"), "error: Unrecognized options: --stps, 3; did you mean --steps?"),
         (("--batch-size", "many"), "error: Error parsing --batch-size: invalid literal"),
-        (("--player-device", "moon"), "'moon'"),
+        (("--player-device", "moon"), f"{INVALID_CHOICE}'moon'"),
         (("--replay-size", "5"), "--replay-initial 10000 cannot be more than --replay-size 5"),
         (("--replay-size", "900000000"), "would fit"),
         (("--game", "nowhere:make"), "error: The environment 'nowhere:make' cannot be loaded: ModuleNotFoundError"),
@@ -177,7 +178,7 @@ def test_mistakes_end_scripts_without_a_traceback(words: tuple[str, ...], said: 
         (("--num-envs", "100000000"), "games at once need about 150000.0 GB"),
         (("--replay-size", "900000000"), "A replay of 900000000 frames needs 6358.5 GB"),
         (("--replay-size", "50", "--replay-initial", "40"), "--replay-size 50 is too small for 8 games at once"),
-        (("--precision", "fp8"), "'fp8'"),
+        (("--precision", "fp8"), f"{INVALID_CHOICE}'fp8'"),
         (("--n-step", "20", "--num-envs", "900"), "--replay-initial 10000 is too little for 900 games at once"),
         (("--max-env-steps", "10005"), "--max-env-steps 10005 ends the run of 8 games before its first update"),
     ],

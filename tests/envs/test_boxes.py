@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,6 +23,7 @@ from fastdqn.networks.actor_critic import actor_critic
 from fastdqn.options.game import OWN_GAME, GameOptions, VectorOptions
 from fastdqn.replay.stacks import GameVectors
 from fastdqn.types import VectorStep
+from tests.helpers.versions import NO_HALF_CHEETAH
 
 SEED = np.random.SeedSequence(7)
 
@@ -194,14 +194,14 @@ def test_a_frame_limit_truncates() -> None:
         (
             "HalfCheetah-v2",
             {},
-            "(The environment HalfCheetah-v2 cannot be made|HalfCheetah-v2 needs a package that is missing): ",
+            NO_HALF_CHEETAH,
         ),
     ],
 )
 def test_what_cannot_be_learnt_from_is_one_sentence(name: str, more: dict[str, Any], said: str) -> None:
     with pytest.raises(UserError) as caught:
         build_env(game_of(name, **more))
-    assert re.match(said, str(caught.value))
+    assert str(caught.value).startswith(said)
     assert "\n" not in str(caught.value)
 
 

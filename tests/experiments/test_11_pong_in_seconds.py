@@ -49,7 +49,7 @@ def test_it_learns_catch_and_is_then_frozen(tmp_path: Path) -> None:
 
 
 def test_schedules_stand_still_while_it_is_frozen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Step size and beta are set before each step of the games, epsilon is asked for when it learns again."""
+    """Step size and beta, which are set before each step of the games."""
     seen: dict[str, list[tuple[bool, float]]] = {"rate": [], "beta": []}
     trial: list[FreezeTrial] = []
     observe = FreezeTrial.observe

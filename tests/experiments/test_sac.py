@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from fastdqn.tools.fresh import play_fresh
 from tests.helpers.control import Ears, Reach, registered
 from tests.helpers.resuming import resume
 from tests.helpers.scripts import fastdqn_says, loaded, only_run, parse, records, script_says, summary, train
+from tests.helpers.versions import NO_HALF_CHEETAH
 
 SCRIPT = "31_sac"
 QUIET = ("--threads", "1", "--checkpoint-minutes", "None")
@@ -185,7 +185,7 @@ def test_what_looks_at_runs_knows_it(tmp_path: Path) -> None:
         (("--game", "CartPole-v1"), "CartPole-v1 has the action space Discrete"),
         (
             ("--game", "HalfCheetah-v2"),
-            "(The environment HalfCheetah-v2 cannot be made|HalfCheetah-v2 needs a package that is missing): ",
+            NO_HALF_CHEETAH,
         ),
         (("--replay-size", "100000000000"), "A replay of 100000000000 env steps needs "),
         (("--replay-size", "100", "--num-envs", "200"), "--replay-size 100 is too small for 200 games at once"),
@@ -195,7 +195,7 @@ def test_what_looks_at_runs_knows_it(tmp_path: Path) -> None:
 def test_mistakes_are_one_sentence_and_exit_code_2(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
     done = script_says(SCRIPT, "--runs-dir", str(tmp_path), *words)
     assert done.returncode == 2
-    assert re.match(f"error: {said}", done.stderr)
+    assert done.stderr.startswith(f"error: {said}")
     assert done.stderr.count("\n") == 1
     assert not list(tmp_path.iterdir())
 

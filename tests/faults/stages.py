@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -92,17 +91,16 @@ def going_on(folder: Path, system: System, phase: str, *words: str, **faults: st
     """
     more: dict[str, tuple[str, ...]] = {"filling": FILLING, "evaluation": system.solved}
     slow = {"TOY_SLOW_DISK": str(SLOW[phase])} if phase in SLOW else {}
-    scratch = Path(tempfile.mkdtemp(prefix="faults-"))  # with a short path: the socket of a fork server is in it
-    environment = {**where(folder / "site"), "TMPDIR": str(scratch), **slow, **faults}
-    words = (*system.words, *ENDLESS, *more.get(phase, ()), *words)
-    with started(system.script, folder / "runs", *words, env=environment, fresh=True) as run:
-        run.wait_until(partial(_reached, run, system, phase), 120.0)
-        run.session()
-        yield run
-    left = [path.name for path in scratch.iterdir()]
-    shutil.rmtree(scratch)
-    left += [path.name for path in Path("/dev/shm").iterdir() if any(f"_{pid}_" in path.name for pid in run.seen)]
-    assert not left, f"left behind: {left}"
+    with tempfile.TemporaryDirectory(prefix="faults-") as scratch:  # a short path: a fork server's socket is in it
+        environment = {**where(folder / "site"), "TMPDIR": scratch, **slow, **faults}
+        words = (*system.words, *ENDLESS, *more.get(phase, ()), *words)
+        with started(system.script, folder / "runs", *words, env=environment, fresh=True) as run:
+            run.wait_until(partial(_reached, run, system, phase), 120.0)
+            run.session()
+            yield run
+        left = [path.name for path in Path(scratch).iterdir()]
+        left += [path.name for path in Path("/dev/shm").iterdir() if any(f"_{pid}_" in path.name for pid in run.seen)]
+        assert not left, f"left behind: {left}"
 
 
 def _reached(run: Started, system: System, phase: str) -> bool:
