@@ -2,9 +2,9 @@
 
 The idea: one core plays and learns at one core's speed, so let every core do both. Each session is a process with
 games, replay, target networks and temperature of its own; actor, critics and Adam's moments are one memory for all.
-With --distributed shared every session steps that memory directly (Recht et al. 2011); synced, it computes gradients
-at a copy of its own, steps the shared weights by them, and copies these, as SLM Lab's async SAC does (Keng & Graesser
-2017). With none nothing is shared: what several runs side by side would do.
+With --distributed shared every session steps that memory directly (Recht et al. 2011), as SLM Lab's async SAC does
+(Keng & Graesser 2017); synced, it computes gradients at a copy of its own, steps the shared weights by them, and copies
+these. With none nothing is shared: what several runs side by side would do.
 
 Differs from 31: everything but the update itself happens in the sessions; this process counts, and keeps the run. One
 session repeats 31 with one thread, bit for bit. No run of several is like another: who steps when is up to the machine.

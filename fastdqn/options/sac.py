@@ -183,15 +183,16 @@ OTHERS: Changes = {"run": {"max_env_steps": 1_000_000, "stop_score": None}}
 
 PUBLISHED_SESSIONS: Mapping[str, SACPreset] = {
     "Humanoid-v5": SACPreset(
-        "SLM Lab 4, async SAC on RoboschoolHumanoid-v1, which is no more: this is the nearest that is",
+        "kengz/SLM-Lab, slm_lab/spec/benchmark/async_sac/async_sac_mujoco.json, async_sac_humanoid",
         {
             "run": {"max_env_steps": 50_000_000, "stop_score": None, "checkpoint_replay": False},  # 0.3 GB each
             "vector": {"num_envs": 8},
-            "sessions": {"sessions": 16, "distributed": "synced"},
+            "sessions": {"sessions": 16, "distributed": "shared"},
             "sac": {
                 "learning_rate": 5e-5,
                 "replay_size": 200_000,
                 "replay_initial": 256,
+                "newest_in_batch": True,
                 "max_norm": 0.5,
                 "orthogonal": True,
             },

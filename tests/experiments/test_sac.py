@@ -31,6 +31,7 @@ REACH = (
     *(*QUIET, "--game", "Reach-v0", "--batch-size", "64", "--learning-rate", "3e-3", "--replay-initial", "100"),
     *("--target-average", "0.02", "--num-envs", "2", "--replay-size", "2000"),
 )
+needs_mujoco = pytest.mark.skipif(importlib.util.find_spec("mujoco") is None, reason="the extra mujoco is missing")
 
 
 @pytest.fixture(autouse=True)
@@ -200,13 +201,23 @@ def test_mistakes_are_one_sentence_and_exit_code_2(tmp_path: Path, words: tuple[
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.skipif(importlib.util.find_spec("mujoco") is None, reason="the extra mujoco is not installed")
+@needs_mujoco
 def test_mujocos_environments_are_learnt_and_resumed(tmp_path: Path) -> None:
     words = (*FEW, "--game", "HalfCheetah-v5", "--num-envs", "2")
     whole = train(SCRIPT, tmp_path / "whole", *words, "--max-env-steps", "120")
     half = train(SCRIPT, tmp_path / "half", *words, "--max-env-steps", "60")
     assert "the games continue where they were" in resume(SCRIPT, half, "--max-env-steps", "120")
     assert weights_of(whole) == weights_of(half)
+
+
+@needs_mujoco
+def test_two_sessions_learn_the_published_humanoid(tmp_path: Path) -> None:
+    """By the preset, but for its size."""
+    words = (*FEW[2:], "--game", "Humanoid-v5", "--sessions", "2", "--num-envs", "2", "--max-env-steps", "200")
+    run = train("32_sac_hogwild", tmp_path, *words)
+    result = summary(run)
+    assert (result["reason"], result["env_steps"] // 2) == ("max-env-steps", 100)  # one game may be a step ahead
+    assert result["updates"] == result["env_steps"] - 2 * 19
 
 
 @pytest.mark.slow

@@ -222,9 +222,9 @@ def test_pendulum_is_learnt_by_two(tmp_path: Path, way: str) -> None:
 def test_the_published_humanoid() -> None:
     options = parse(SESSIONS, "--game", "Humanoid-v5")
     sac, sessions = options.sac, options.sessions
-    assert (sessions.sessions, sessions.distributed, options.vector.num_envs) == (16, "synced", 8)
+    assert (sessions.sessions, sessions.distributed, options.vector.num_envs) == (16, "shared", 8)
     assert (sac.learning_rate, sac.replay_size, sac.replay_initial) == (5e-5, 200_000, 256)
-    assert (sac.max_norm, sac.orthogonal, sac.steps_per_update) == (0.5, True, 1)
+    assert (sac.max_norm, sac.orthogonal, sac.steps_per_update, sac.newest_in_batch) == (0.5, True, 1, True)
     assert (options.run.max_env_steps, options.run.checkpoint_replay) == (50_000_000, False)
     assert parse("31_sac", "--game", "Humanoid-v5").sac.learning_rate == 3e-4
 
