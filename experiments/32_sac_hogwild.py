@@ -21,7 +21,7 @@ from fastdqn.execution.session_crew import Sessions, scalars_of
 from fastdqn.options import GameOptions, RunOptions, SACOptions, SessionOptions, VectorOptions
 from fastdqn.runs.best import Best
 from fastdqn.runs.run import Run
-from fastdqn.tools.trial import report_trial
+from fastdqn.tools.trial import finish_trial
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,7 @@ def train(options: Options) -> Run:
                 run.stop.leave(sessions.places(session))
             best.look(run.stop)
         best.save()
-    if run.reason != "interrupted":
-        report_trial(run.folder, device, options.run.seed)
+    finish_trial(run)
     return run
 
 

@@ -1,4 +1,4 @@
-"""`fastdqn plot`: learning curves and speeds of runs."""
+"""`fastdqn plot`: learning curves and speeds of runs, and what the sessions of one have done."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from fastdqn.cli.folders import RUNS, RunFolders, leave_out, runs_of
+from fastdqn.cli.folders import RUNS, RunFolders, folders_of, leave_out, runs_of
 from fastdqn.errors import UserError
 
 if TYPE_CHECKING:
@@ -22,8 +22,9 @@ class Plot:
     """Folders of runs or of series, or "latest" for the newest run in --runs-dir."""
     out: Path = Path("learning_curves.png")
     """The picture: PNG, SVG or PDF, by its ending."""
-    what: Literal["score", "speed"] = "score"
-    """Scores, or env steps/s over minutes."""
+    what: Literal["score", "speed", "sessions"] = "score"
+    """Scores, or env steps/s over minutes, or the sessions of each run of 32: two pictures and measures, written into
+    its folder."""
     over: Literal["minutes", "env-steps"] | None = None
     """Draw scores over minutes or over env steps; by default over both for one game, over env steps for several."""
     each: bool = False
@@ -36,6 +37,8 @@ class Plot:
 
 def plot(options: Plot) -> int:
     """Draw the picture; return the exit code."""
+    if options.what == "sessions":
+        return _sessions(options)
     if options.games < 1:
         raise UserError(f"--games must be at least 1, not {options.games}.")
     if options.what == "speed" and options.over == "env-steps":
@@ -58,3 +61,27 @@ def plot(options: Plot) -> int:
         draw_speeds(groups, options.out)
     print(f"written: {options.out}")
     return 0
+
+
+def _sessions(options: Plot) -> int:
+    """Draw and measure the sessions of each run; one of which there is nothing to draw is named and left out."""
+    if options != Plot(options.runs, what="sessions", runs_dir=options.runs_dir):
+        raise UserError("--what sessions writes into the folder of the run; leave out what else is said of a picture.")
+    folders = folders_of(options.runs, options.runs_dir)
+    from fastdqn import process
+    from fastdqn.tools.trial import report_trial
+
+    why: list[UserError] = []
+    with process.running():
+        for folder in folders:
+            try:
+                print(report_trial(folder), flush=True)
+            except UserError as error:
+                why.append(error)
+            if process.stop_signal():
+                break
+    if len(why) == len(folders):
+        raise why[0]
+    for error in why:
+        leave_out(error)
+    return process.exit_code()

@@ -184,7 +184,7 @@ class Picture:
                 panel.axes.set_title("over time" if panel.over == "elapsed" else "over env steps", fontsize=10)
             if i >= len(self.panels) - self._columns:
                 panel.axes.set_xlabel(words)
-            _tidy(panel.axes)
+            tidy(panel.axes)
         if len(self.panels) > self._columns:
             self._figure.supylabel(y, fontsize=10)
         else:
@@ -262,7 +262,8 @@ def _speeds(run: RunData) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     return points[:, 0], points[:, 1]
 
 
-def _tidy(axes: Any) -> None:
+def tidy(axes: Any) -> None:
+    """Let the axes of a panel look as those of all pictures do."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     axes.spines[["top", "right"]].set_visible(False)
