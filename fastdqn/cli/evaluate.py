@@ -40,6 +40,9 @@ class Evaluate:
     """Games played at once."""
     seed: int = 0
     """Of games and random actions."""
+    weights: Literal["newest", "best"] = "newest"
+    """newest: of the end or the newest checkpoint; best: of when the mean of 100 games was highest, which runs of 32
+    keep."""
     device: str = "cpu"
     """Where the networks are evaluated: cpu, cuda, cuda:N, mps or auto."""
     max_minutes: float | None = None
@@ -69,7 +72,7 @@ def evaluate(options: Evaluate) -> int:
     with process.running():
         for folder in folders:
             try:
-                agent = load_agent(folder, device, options.game)
+                agent = load_agent(folder, device, options.game, best=options.weights == "best")
                 if not said:
                     said = f"{options.protocol}: {_about(agent, options.protocol)}"
                     print(said)
@@ -155,7 +158,8 @@ def _evaluated(agent: Agent, run: Path, options: Evaluate) -> float | None:
     )
     game = agent.options.game.name
     found = score.as_dict(games.rom_of(game) if games.is_atari(game) else "")
-    file = f"evaluation-{options.protocol}{'-stopped' if score.stopped else ''}.json"
+    best = "best-" if options.weights == "best" else ""
+    file = f"{best}evaluation-{options.protocol}{'-stopped' if score.stopped else ''}.json"
     path = Path(f"demo-{file}") if run == DEMO else run / file  # nothing is written into the package
     beside = ("runs", "runs_dir", "device", "game")
     asked = {name: value for name, value in dataclasses.asdict(options).items() if name not in beside}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Literal
 
 from fastdqn.cli.folders import RUNS, RunFolder, folder_of
 from fastdqn.errors import UserError
@@ -25,6 +26,9 @@ class Watch:
     the screen."""
     untrained: bool = False
     """Play with first weights, as the run began, instead of its trained ones."""
+    weights: Literal["newest", "best"] = "newest"
+    """newest: of the end or the newest checkpoint; best: of when the mean of 100 games was highest, which runs of 32
+    keep."""
     epsilon: float | None = None
     """Share of random actions; by default the run's final one."""
     seed: int = 0
@@ -41,17 +45,20 @@ def watch(options: Watch) -> int:
         raise UserError(f"--seed must be at least 0, not {options.seed}.")
     if options.max_env_steps < 1 or (options.epsilon is not None and not 0.0 <= options.epsilon <= 1.0):
         raise UserError("--max-env-steps must be at least 1, and --epsilon between 0 and 1.")
+    best = options.weights == "best"
+    if best and options.untrained:
+        raise UserError("--weights best and --untrained contradict each other; give one of them.")
     run = folder_of(options.run, options.runs_dir)
     from fastdqn import process
     from fastdqn.execution.devices import prepare_device
     from fastdqn.tools.evaluate import load_agent
     from fastdqn.tools.watch import record
 
-    agent = load_agent(run, prepare_device(), options.game, untrained=options.untrained)
+    agent = load_agent(run, prepare_device(), options.game, untrained=options.untrained, best=best)
     epsilon = agent.epsilon if options.epsilon is None else options.epsilon
     with process.running():
         watched = record(agent, options.out, options.seed, epsilon, options.values, options.max_env_steps)
     ended = "" if watched.over else ", not to its end"
-    run_ = f"{run}, untrained" if options.untrained else f"{run}"
+    run_ = f"{run}{', untrained' if options.untrained else ', best weights' if best else ''}"
     print(f"{run_}: a game of {watched.env_steps:,} env steps{ended}, score {watched.score:g}; written: {options.out}")
     return process.exit_code()

@@ -8,8 +8,9 @@ from typing import Any
 
 from torch import Tensor
 
+from fastdqn.errors import UserError
 from fastdqn.runs.limits import StopTest
-from fastdqn.runs.weights import write_weights
+from fastdqn.runs.weights import read_weights, write_weights
 from fastdqn.states import NothingUnfinished, on_cpu
 
 FILE = "best.safetensors"
@@ -17,6 +18,8 @@ FILE = "best.safetensors"
 
 class Best(NothingUnfinished):
     """Keeps a copy of the weights of when the mean of the last 100 games was highest; a part of checkpoints.
+
+    The mean is of the games of all who play, also of those who play with other weights, as sessions that share nothing.
 
     Args:
         folder: of the run.
@@ -48,3 +51,14 @@ class Best(NothingUnfinished):
     def load(self, state: Mapping[str, Any]) -> None:
         """Continue from there."""
         self.mean, self._kept = state["mean"], dict(state["weights"])
+
+
+def read_best(run: Path) -> dict[str, Tensor]:
+    """Return the best weights in a run's folder.
+
+    Raises:
+        UserError: it has kept none, or as for `read_weights`.
+    """
+    if not (run / FILE).is_file():
+        raise UserError(f"{run} has no {FILE}; runs of 32 keep it, from when 100 games count.")
+    return read_weights(run, FILE)

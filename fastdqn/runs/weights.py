@@ -81,32 +81,36 @@ def write_weights(path: Path, weights: Mapping[str, Tensor]) -> None:
     write_whole(path, lambda unfinished: unfinished.write_bytes(data))
 
 
-def read_weights(run: Path) -> dict[str, Tensor]:
+def read_weights(run: Path, name: str = FILE) -> dict[str, Tensor]:
     """Return the weights in a run's folder.
+
+    Args:
+        run: the folder.
+        name: of the file in it.
 
     Raises:
         UserError: there are none, the file is damaged, or they are no finite numbers, or of a strange type.
     """
-    path = run / FILE
+    path = run / name
     if not path.is_file():
-        raise UserError(f"{run} is not the folder of a run that has been saved: it has no {FILE}.")
+        raise UserError(f"{run} is not the folder of a run that has been saved: it has no {name}.")
     try:
         opened: Any = safetensors.safe_open(path, framework="pt", device="cpu")
         with opened as file:
             about: dict[str, str] = file.metadata() or {}
-            weights: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no dict
+            weights: dict[str, Tensor] = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - no dict
     except (OSError, ValueError, safetensors.SafetensorError) as error:
         why = (isinstance(error, OSError) and error.strerror) or "it is cut short, or no file of weights"
-        raise UserError(f"The weights of the run {run} cannot be read from {FILE}: {why}.") from error
+        raise UserError(f"The weights of the run {run} cannot be read from {name}: {why}.") from error
     if not {tensor.dtype for tensor in weights.values()} <= _TYPES:
-        raise UserError(f"The {FILE} of the run {run} has numbers of a type that no network here has.")
+        raise UserError(f"The {name} of the run {run} has numbers of a type that no network here has.")
     said = about.get(_CHECKSUM)
     if said is None:
-        raise UserError(f"The {FILE} of the run {run} has no checksum: it is damaged, or an older fastdqn wrote it.")
+        raise UserError(f"The {name} of the run {run} has no checksum: it is damaged, or an older fastdqn wrote it.")
     if said != f"{_checksum(weights):08x}":
-        raise UserError(f"The {FILE} of the run {run} is damaged: its checksum is wrong.")
+        raise UserError(f"The {name} of the run {run} is damaged: its checksum is wrong.")
     if not all(bool(torch.isfinite(tensor).all()) for tensor in weights.values()):
-        raise UserError(f"The {FILE} of the run {run} has weights that are no finite numbers.")
+        raise UserError(f"The {name} of the run {run} has weights that are no finite numbers.")
     return weights
 
 

@@ -32,6 +32,7 @@ from fastdqn.errors import UserError
 from fastdqn.options.dqn import DQNOptions
 from fastdqn.options.game import PRESENTATIONS, GameOptions
 from fastdqn.options.groups import Groups, options_from
+from fastdqn.runs.best import read_best
 from fastdqn.runs.folder import read_config
 from fastdqn.runs.weights import read_weights
 from fastdqn.seeds import seeds_of
@@ -135,7 +136,9 @@ class Agent(NamedTuple):
     num_actions: int  # A, or how many numbers an action has where they are continuous
 
 
-def load_agent(run: Path, device: torch.device, own_game: str | None = None, untrained: bool = False) -> Agent:
+def load_agent(
+    run: Path, device: torch.device, own_game: str | None = None, untrained: bool = False, best: bool = False
+) -> Agent:
     """Return the agent whose weights the folder of a run holds.
 
     Args:
@@ -144,6 +147,7 @@ def load_agent(run: Path, device: torch.device, own_game: str | None = None, unt
         own_game: the environment of one's own, module:function, that may be loaded; its name in the run's files is no
             reason to.
         untrained: whether the agent is to have first weights, those of the run's seed, instead.
+        best: whether it is to have those of when the mean of 100 games was highest, instead of the newest.
 
     Raises:
         UserError: it is not the folder of a run, another version wrote it, its agent is none of these that can be
@@ -151,7 +155,7 @@ def load_agent(run: Path, device: torch.device, own_game: str | None = None, unt
             itself.
     """
     config = read_config(run)
-    weights = None if untrained else read_weights(run)
+    weights = None if untrained else read_best(run) if best else read_weights(run)
     options = options_from(Groups, config)
     if options.dqn is None and not options.actor_critic:
         raise UserError(f"The run {run} has trained no agent known here: {config['script']} is not evaluated.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,8 +18,9 @@ from fastdqn.options.fields import plain
 from fastdqn.runs.best import Best
 from fastdqn.runs.folder import FORMAT
 from fastdqn.runs.limits import Limits, StopTest
-from fastdqn.runs.weights import read_weights
+from fastdqn.runs.weights import read_weights, write_weights
 from fastdqn.tools import trial
+from fastdqn.tools.evaluate import load_agent
 from fastdqn.tools.reading import read_run
 from fastdqn.tools.trial import (
     Curves,
@@ -32,8 +34,10 @@ from fastdqn.tools.trial import (
     sessions_of,
     trial_figure,
 )
+from tests.helpers.control import Reach, registered
 from tests.helpers.scripts import SESSIONS, fastdqn_says, parse
 
+CPU = torch.device("cpu")
 OVER = ("thousand env steps of a session", "thousand env steps of all sessions")
 FILES = ["sessions.png", "trial.json", "trial.png"]
 
@@ -60,6 +64,13 @@ def make_trial(folder: Path, lines: list[dict[str, Any]], *words: str) -> Path:
 
 def games(scores: list[float], steps: list[float], total: list[float]) -> Games:
     return Games(np.array(scores), np.array(total), np.array(steps), np.array(steps))
+
+
+class Shown(Reach):
+    """It can be watched."""
+
+    def render(self) -> Any:
+        return np.zeros((4, 4, 3), np.uint8)
 
 
 def test_moving_averages_are_of_the_last_games() -> None:
@@ -281,10 +292,47 @@ def test_the_best_weights_are_those_of_the_best_hundred_games(tmp_path: Path) ->
             stop.add(mean)
         best.look(stop)
     state = best.state()
-    (tmp_path / "best.safetensors").rename(tmp_path / "weights.safetensors")
-    assert read_weights(tmp_path)["w"].tolist() == [2.0]
+    assert read_weights(tmp_path, "best.safetensors")["w"].tolist() == [2.0]
     other = Best(tmp_path, weights)
     other.load(state)
     other.look(stop)  # a mean of 2
     assert other.mean == 3.0
     assert other.state()["weights"]["w"].tolist() == [2.0]
+
+
+@pytest.fixture
+def shown() -> Iterator[str]:
+    """The name of a game that can be watched."""
+    with registered(Shown=Shown):
+        yield "Shown-v0"
+
+
+def test_evaluate_and_watch_take_the_best_weights(tmp_path: Path, shown: str) -> None:
+    run = make_trial(tmp_path / "run", two(), "--game", shown)
+    newest = load_agent(run, CPU, untrained=True).learner.network.state_dict()
+    write_weights(run / "weights.safetensors", newest)
+    words = ("--weights", "best")
+    evaluated = fastdqn_says("evaluate", str(run), "--episodes", "2", *words)
+    why = f"error: {run} has no best.safetensors; runs of 32 keep it, from when 100 games count.\n"
+    assert (evaluated.returncode, evaluated.stderr) == (2, why)
+    write_weights(run / "best.safetensors", {name: tensor + 1.0 for name, tensor in newest.items()})
+    for best in (False, True):
+        found = load_agent(run, CPU, best=best).learner.network.state_dict()
+        assert all(torch.equal(tensor, newest[name] + float(best)) for name, tensor in found.items())
+    scores = [_scores(run, *chosen) for chosen in ((), words)]
+    assert scores[0] != scores[1]
+    video = ("--out", str(tmp_path / "x.gif"), "--max-env-steps", "3")
+    watched = fastdqn_says("watch", str(run), *video, *words)
+    assert watched.returncode == 0, watched.stderr
+    assert watched.stdout.startswith(f"{run}, best weights: a game of 3 env steps")
+    refused = fastdqn_says("watch", str(run), *video, *words, "--untrained")
+    assert refused.stderr == "error: --weights best and --untrained contradict each other; give one of them.\n"
+
+
+def _scores(run: Path, *words: str) -> list[float]:
+    """Return what two games score, from the file that `fastdqn evaluate` has written."""
+    done = fastdqn_says("evaluate", str(run), "--episodes", "2", *words)
+    assert done.returncode == 0, done.stderr
+    name = f"{'best-' if words else ''}evaluation-training.json"
+    assert name in done.stdout
+    return json.loads((run / name).read_text())["scores"]
