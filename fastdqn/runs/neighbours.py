@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import psutil
 
@@ -32,10 +33,16 @@ class Neighbours:
         self.cores = 0.0
         """Cores that others used between the last two looks."""
         self._process = parent
+        self._ranks: set[int] = set()
         self._say = say
         self._said = False
         self._since = self._seen = time.monotonic()
         self._before = self._used()
+
+    def beside(self, pids: Iterable[int]) -> None:
+        """Take these processes of this machine, with their children, for no others either: they are of the same run."""
+        self._ranks = {self._process.pid, *pids}
+        self._seen, self._before = time.monotonic(), self._used()
 
     def look(self) -> None:
         """Measure again if it is time; to be called often."""
@@ -56,7 +63,7 @@ class Neighbours:
             self._say(f"other processes use {many}: it is slower meanwhile" if crowded else "the cores are free again")
 
     def _used(self) -> tuple[float, float, float]:
-        """Return the seconds that the cores have been busy and idle, and that this process has used of them."""
+        """Return the seconds that the cores have been busy and idle, and that this run has used of them."""
         busy = idle = 0.0
         allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
         for number, core in enumerate(psutil.cpu_times(percpu=True)):
@@ -66,10 +73,22 @@ class Neighbours:
                 idle += rest
                 busy += sum(core) - guests - rest
         own = 0.0
-        for one in (self._process, *self._process.children(recursive=True)):
+        ours = family(self._ranks) if self._ranks else [self._process, *self._process.children(recursive=True)]
+        for one in ours:
             try:
                 times = one.cpu_times()
             except psutil.Error:
                 continue
             own += times.user + times.system
         return busy, idle, own
+
+
+def family(pids: set[int]) -> list[psutil.Process]:
+    """Return the processes with these ids, their children, and the children of those; who has ended is left out."""
+    there: dict[int, Any] = {one.pid: one for one in psutil.process_iter(["ppid"])}
+    found: set[int] = set()
+    newest = pids & there.keys()
+    while newest:
+        found |= newest
+        newest = {pid for pid, one in there.items() if one.info["ppid"] in newest} - found
+    return [there[pid] for pid in found]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from typing import Any, NamedTuple
 
 import pytest
@@ -16,21 +19,37 @@ class Core(NamedTuple):
     steal: float
 
 
-class Own(NamedTuple):
+class Used(NamedTuple):
     user: float
     system: float
+
+
+class Running:
+    """A process, as psutil shows it."""
+
+    def __init__(self, pid: int, parent: int) -> None:
+        self.pid, self.info, self.used = pid, {"ppid": parent}, 0.0
+
+    def cpu_times(self) -> Used:
+        return Used(self.used, 0.0)
+
+    def children(self, recursive: bool) -> list[Any]:
+        return []
 
 
 class Clock:
     """A machine of two cores on which the time is what a test says."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now, self.busy, self.stolen, self.own = 0.0, 0.0, 0.0, 0.0
+        self.now, self.busy, self.stolen = 0.0, 0.0, 0.0
+        self.own, self.stranger = Running(10, 1), Running(30, 1)
+        self.running = [self.own, self.stranger]
         self.said: list[str] = []
         monkeypatch.setattr(neighbours.time, "monotonic", lambda: self.now)
         monkeypatch.setattr(neighbours.psutil, "cpu_times", self.cores)
         monkeypatch.setattr(neighbours.os, "sched_getaffinity", lambda _: {0, 2}, raising=False)
-        parent: Any = self
+        monkeypatch.setattr(neighbours.psutil, "process_iter", lambda _: self.running)
+        parent: Any = self.own
         self.neighbours = Neighbours(parent, self.said.append)
 
     def cores(self, percpu: bool) -> list[Core]:
@@ -39,20 +58,18 @@ class Clock:
         mine = Core(self.busy / 2, self.now - used / 2, self.stolen / 2)
         return [mine, Core(99.0 * self.now, 0.0, 0.0), mine]  # the one between is not this process's
 
-    def cpu_times(self) -> Own:
-        return Own(self.own, 0.0)
-
-    def children(self, recursive: bool) -> list[Any]:
-        return []
-
     def passes(self, seconds: float, own: float, others: float, stolen: float = 0.0) -> None:
         """Let time pass in which this process and others use so many cores."""
         for _ in range(round(seconds)):
             self.now += 1.0
-            self.own += own
-            self.busy += own + others
+            self.use(self.own, own)
+            self.use(self.stranger, others)
             self.stolen += stolen
             self.neighbours.look()
+
+    def use(self, process: Running, seconds: float) -> None:
+        process.used += seconds
+        self.busy += seconds
 
 
 def test_others_are_what_is_busy_and_not_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,6 +91,38 @@ def test_a_busy_process_beside_free_cores_is_no_crowd(monkeypatch: pytest.Monkey
     machine = Clock(monkeypatch)
     machine.passes(3, own=0.2, others=0.5)
     assert not machine.neighbours.crowded
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_other_ranks_and_what_they_have_started_are_no_neighbours(monkeypatch: pytest.MonkeyPatch, known: bool) -> None:
+    """Rank 1 has a child, and that another one; the control does not know rank 1."""
+    machine = Clock(monkeypatch)
+    rank, grandchild, child = Running(20, 1), Running(21, 22), Running(22, 20)
+    machine.running += [rank, grandchild, child]
+    machine.use(rank, 500.0)  # before it is known
+    if known:
+        machine.neighbours.beside([20, 99])  # the second has ended
+    for _ in range(12):
+        for one, seconds in ((rank, 0.5), (child, 0.2), (grandchild, 0.3)):
+            machine.use(one, seconds)
+        machine.passes(1, own=0.9, others=0.1)
+    if known:
+        assert machine.neighbours.cores == pytest.approx(0.1)
+        assert not machine.neighbours.crowded
+        assert machine.said == []
+    else:
+        assert machine.neighbours.cores == pytest.approx(1.1)
+        assert machine.neighbours.crowded
+        assert machine.said == ["other processes use 1.1 of the 2 cores: it is slower meanwhile"]
+
+
+def test_a_process_has_the_children_that_it_has() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        found = {one.pid for one in neighbours.family({os.getpid()})}
+        child.communicate(b"\n")
+    assert {os.getpid(), child.pid} <= found
+    assert os.getppid() not in found
+    assert neighbours.family({child.pid}) == []
 
 
 def test_it_is_said_once_it_has_lasted(monkeypatch: pytest.MonkeyPatch) -> None:
