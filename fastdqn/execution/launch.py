@@ -168,12 +168,13 @@ class Children:
             "TORCHELASTIC_RESTART_COUNT": "0",  # which PyTorch below 2.5 asks for then
             "GLOO_SOCKET_IFNAME": os.environ.get("GLOO_SOCKET_IFNAME", "lo" if sys.platform == "linux" else "lo0"),
         }
-        for rank in range(1, self._world):
-            there = {**common, "RANK": str(rank), "LOCAL_RANK": str(rank), EMBEDDED: "1"}
-            child = ChildProcess(_be_member, (self._member, there), f"rank {rank}", 1, self._timeout)
-            self._left.enter_context(child)
-            self._children.append(child)
-        self._left.pop_all()  # they are ended together
+        with contextlib.ExitStack() as half_started:
+            half_started.callback(end_all, self._children, 1.0)  # together: they wait for one that does not come
+            for rank in range(1, self._world):
+                there = {**common, "RANK": str(rank), "LOCAL_RANK": str(rank), EMBEDDED: "1"}
+                child = ChildProcess(_be_member, (self._member, there), f"rank {rank}", 1, self._timeout)
+                self._children.append(child.__enter__())
+            half_started.pop_all()
         lookouts.append(self._look)
         self._left.callback(lookouts.remove, self._look)
         self._left.enter_context(environment({**common, "RANK": "0", "LOCAL_RANK": "0"}))
