@@ -7,11 +7,15 @@ signal through until it is over, which it never is where another rank hangs.
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import math
+import os
 import socket
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -28,8 +32,9 @@ SLICE = timedelta(seconds=0.2)
 """Of waiting, after which signals and other ranks are looked at."""
 LOOPBACK = "127.0.0.1"
 PATIENCE = 3.0
-"""Seconds for which others are waited for after a signal, so that the run can be resumed exactly; between two rounds it
-is so long for each exchange, and longer where a checkpoint is gathered or written."""
+"""Seconds, at least, for which others are waited for after a signal, so that the run can be resumed exactly: as long as
+this rank's newest round took, if that was longer. Between two rounds it is so long for each exchange, and longer where
+a checkpoint is gathered or written."""
 CHUNK = 1 << 26
 """Bytes that are sent at once."""
 _EPISODE = len(EpisodeEnd._fields)  # numbers
@@ -51,6 +56,8 @@ class Exchanges:
         self._devices: Any = None  # of GPUs, if each rank has one of its own
         self._broken_off = False  # whether an exchange was left in its middle
         self._stopping: float | None = None  # when it was noticed that a signal asks to stop
+        self._round = 0.0  # seconds that this rank took for its newest round
+        self._met = time.monotonic()  # when that began: all had ended theirs
 
     def sum(self, tensor: Tensor) -> None:
         """Replace `tensor` by its sum over all ranks."""
@@ -63,11 +70,11 @@ class Exchanges:
         """Return `size` numbers, of the kind of `like`, where they can be summed over all ranks."""
         return torch.zeros(size, dtype=like.dtype, device=like.device if self._devices is not None else "cpu")
 
-    def gather(self, values: Sequence[float]) -> list[list[float]]:
-        """Return the values of all ranks, as many of each."""
+    def gather(self, values: Sequence[float], patience: float | None = None) -> list[list[float]]:
+        """Return the values of all ranks, as many of each; `patience` as in `_wait`."""
         own = torch.tensor(values, dtype=torch.float64)
         places = [torch.zeros_like(own) for _ in range(self.world)]
-        self._wait(dist.all_gather(places, own, async_op=True))
+        self._wait(dist.all_gather(places, own, async_op=True), patience)
         return [place.tolist() for place in places]
 
     def gathered(
@@ -77,7 +84,9 @@ class Exchanges:
 
         A signal that has asked one rank to stop is known to all afterwards.
         """
+        self._round = time.monotonic() - self._met
         said = self.gather([env_steps, process.stop_signal(), len(episodes)])
+        self._met = time.monotonic()
         process.stop_with(int(max(signal for _, signal, _ in said)))
         most = int(max(count for *_, count in said))
         ends: list[EpisodeEnd] = []
@@ -98,8 +107,27 @@ class Exchanges:
             writing: whether rank 0 may first write a checkpoint; then it is waited for as long as it lives.
         """
         said = torch.tensor([order])
-        self._wait(dist.broadcast(said, 0, async_op=True), math.inf if writing else PATIENCE)
+        self._wait(dist.broadcast(said, 0, async_op=True), math.inf if writing else self._patience)
         return int(said)
+
+    def pids_here(self) -> list[int]:
+        """Return the process ids of the ranks on this machine, this one's among them."""
+        here = this_machine()
+        return [int(pid) for pid, there in self.gather([os.getpid(), here]) if there == here]
+
+    def collect(self, data: bytes) -> list[bytes]:
+        """Return the `data` of all ranks on rank 0, which alone gets them; nothing elsewhere."""
+        sizes = [int(size) for (size,) in self.gather([len(data)], self._timeout)]  # who has yet to make it is awaited
+        pieces: list[list[bytes]] = [[] for _ in sizes] if self.rank == 0 else []
+        at_once = max(1, CHUNK // self.world)
+        for begin in range(0, max(sizes), at_once):
+            count = min(at_once, max(sizes) - begin)
+            own = torch.frombuffer(bytearray(data[begin : begin + count].ljust(count, b"\0")), dtype=torch.uint8)
+            places = [torch.empty_like(own) for _ in pieces]
+            self._wait(dist.gather(own, places or None, 0, async_op=True), self._timeout)
+            for place, size, of_rank in zip(places, sizes, pieces, strict=False):
+                of_rank.append(place[: max(0, size - begin)].numpy().tobytes())
+        return [b"".join(of_rank) for of_rank in pieces]
 
     def send(self, data: bytes, source: int) -> bytes:
         """Return what rank `source` sends to all; the `data` of others are not looked at."""
@@ -132,13 +160,18 @@ class Exchanges:
         if self._presence is not None:
             self._presence.saving = saving
 
+    @property
+    def _patience(self) -> float:
+        """Seconds for which others are waited for after a signal."""
+        return min(max(PATIENCE, self._round), self._timeout)
+
     def _wait(self, work: Any, patience: float | None = None) -> None:
         """Wait for an exchange.
 
         Args:
             work: the exchange.
             patience: seconds for which others are waited for in it although a signal asks this process to stop; by
-                default `PATIENCE` in all exchanges since the signal was noticed.
+                default `_patience` in all exchanges since the signal was noticed.
 
         Raises:
             RunError: another rank is gone, has failed or has hung.
@@ -160,10 +193,10 @@ class Exchanges:
             now = time.monotonic()
             if process.stop_signal():
                 self._stopping = self._stopping or now
-                if now - self._stopping > PATIENCE and now - began > (patience or 0.0):
+                if now - self._stopping > self._patience and now - began > (patience or 0.0):
                     self._broken_off = True
                     raise Interrupted
-            if now - began > max(self._timeout, patience or 0.0):
+            elif now - began > max(self._timeout, patience or 0.0):
                 late = self._presence.behind()
                 self.end(f"{late} did not come for {self._timeout:g} seconds and counts as hung.")
 
@@ -197,6 +230,15 @@ def loopback_store() -> Any:
     newer = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 8)
     served = {"is_master": True, "wait_for_workers": False, "master_listen_fd": server.detach()}
     return dist.TCPStore(LOOPBACK, port, **served, use_libuv=newer)
+
+
+def this_machine() -> int:
+    """Return a number of this machine, the same in all processes that know each other by the same process ids."""
+    said = [socket.gethostname()]
+    with contextlib.suppress(OSError):  # Linux
+        said.append(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8"))
+        said.append(str(Path("/proc/self/ns/pid").stat().st_ino))
+    return int.from_bytes(hashlib.sha256("\n".join(said).encode()).digest()[:6], "big")  # exact as a float64
 
 
 def first_line(error: BaseException) -> str:

@@ -9,6 +9,7 @@ import os
 import time
 import traceback
 import zlib
+from collections.abc import Iterator
 from datetime import timedelta
 from types import TracebackType
 from typing import Any
@@ -112,7 +113,8 @@ class Ranks(Exchanges):
             return
         own = learner.groups()[0].parameters[0].device
         has_gpu = own.type == "cuda" and own.index == int(os.environ.get("LOCAL_RANK", "-1"))
-        if dist.is_nccl_available() and all(said[0] for said in self.gather([float(has_gpu)])):
+        said = self.gather([has_gpu, dist.is_nccl_available()])  # by all, whatever each of them has
+        if all(gpu and nccl for gpu, nccl in said):
             self._devices = dist.new_group(backend="nccl")
         for tensor in learner.tensors().values():
             there = tensor.detach().to("cpu", copy=True).contiguous()
@@ -123,6 +125,7 @@ class Ranks(Exchanges):
             self._share_moments(group.optimizer)
         self._learner = learner
         self.check()
+        self._met = time.monotonic()
 
     def check(self) -> None:
         """Compare checksums of all that ranks share.
@@ -137,7 +140,8 @@ class Ranks(Exchanges):
             apart = [str(rank) for rank, one in enumerate(sums) if one != sums[0]]
             raise RunError(
                 f"Rank{'s' if len(apart) > 1 else ''} {', '.join(apart)} no longer ha{'ve' if len(apart) > 1 else 's'} "
-                "the same weights as rank 0, although all step by the same gradients; the run ends."
+                "the weights of rank 0, or the moments of its optimisers, although all step by the same gradients; the "
+                "run ends."
             )
 
     def _wait_for_all(self, presence: Presence) -> None:
@@ -238,9 +242,16 @@ class Averaged:
 
 
 def checksum(learner: Learner[Any]) -> int:
-    """Return a checksum of every bit that ranks share."""
+    """Return a checksum of every bit that ranks share: the learner's tensors, and the moments of its optimisers."""
     total = 0
-    for tensor in learner.tensors().values():
+    for tensor in (*learner.tensors().values(), *_moments(learner)):
         whole = tensor.detach().cpu().contiguous().flatten()
         total = zlib.crc32(whole.view(torch.uint8).numpy().data if whole.numel() else b"", total)
     return total
+
+
+def _moments(learner: Learner[Any]) -> Iterator[Tensor]:
+    for group in learner.groups():
+        state = group.optimizer.state_dict()["state"]
+        for _, moments in sorted(state.items()):
+            yield from (torch.as_tensor(moments[name]) for name in sorted(moments))

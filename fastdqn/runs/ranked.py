@@ -53,6 +53,14 @@ class Company(Protocol):
         """Return what rank `source` sends to all."""
         ...
 
+    def collect(self, data: bytes) -> list[bytes]:
+        """Return the `data` of all ranks on rank 0, which alone gets them."""
+        ...
+
+    def pids_here(self) -> list[int]:
+        """Return the process ids of the ranks on this machine."""
+        ...
+
     def spare(self, saving: Callable[[], bool]) -> None:
         """Let this process finish what it saves, where another one is gone."""
         ...
@@ -119,6 +127,7 @@ class LeadingRun(Run):
     def track(self, **parts: Part) -> None:
         """As in `Run`; the others continue from what the checkpoint holds of them."""
         super().track(**parts, others=self._others)
+        self.neighbours.beside(self._company.pids_here())
         counters = {name: value for name, value in self.counters.state().items() if name in _COMMON}
         for rank in range(1, self._company.world):
             state = self._others.states.get(str(rank), b"")
@@ -166,8 +175,8 @@ class _Others(NothingUnfinished):
     def state(self) -> dict[str, Any]:
         """Return it; all ranks are between two rounds."""
         self._company.tell(STATES if self._with_replay() else STATES_WITHOUT_REPLAY)
-        said = {str(rank): self._company.send(b"", rank) for rank in range(1, self._company.world)}
-        return {rank: torch.frombuffer(bytearray(data), dtype=torch.uint8) for rank, data in said.items()}
+        _, *said = self._company.collect(b"")
+        return {str(rank): torch.frombuffer(bytearray(data), dtype=torch.uint8) for rank, data in enumerate(said, 1)}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Keep it until they ask."""
@@ -220,6 +229,7 @@ class FollowingRun:
     def track(self, **parts: Part) -> None:
         """Name everything that changes while the run continues; in a resumed run it continues from the checkpoint."""
         self._parts = parts
+        self.neighbours.beside(self._company.pids_here())
         for rank in range(1, self._company.world):
             said = from_bytes(self._company.send(b"", 0))
             state = self._company.send(b"", 0)
@@ -267,12 +277,8 @@ class FollowingRun:
                 self._give_state(order)
 
     def _give_state(self, order: int) -> None:
-        for rank in range(1, self._company.world):
-            data = b""
-            if rank == self._company.rank:
-                kept = {n: part for n, part in self._parts.items() if order == STATES or n != REPLAY}
-                data = to_bytes(fetched({name: part.state() for name, part in kept.items()}))
-            self._company.send(data, rank)
+        kept = {name: part for name, part in self._parts.items() if order == STATES or name != REPLAY}
+        self._company.collect(to_bytes(fetched({name: part.state() for name, part in kept.items()})))
 
 
 def _say_nothing(_: str) -> None:

@@ -8,7 +8,7 @@ import socket
 import time
 from datetime import timedelta
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 from unittest import mock
 
 import psutil
@@ -17,7 +17,7 @@ import torch
 
 from fastdqn import process
 from fastdqn.errors import Interrupted, RunError, UserError
-from fastdqn.execution import exchange
+from fastdqn.execution import exchange, launch
 from fastdqn.execution import presence as presence_of
 from fastdqn.execution.exchange import Exchanges, dist, loopback_store
 from fastdqn.execution.launch import joins, words_of_environment
@@ -94,9 +94,15 @@ def test_all_begin_with_what_rank_0_has(found: list[dict[str, Any]]) -> None:
     assert first_after == after
 
 
-def test_a_rank_whose_weights_drift_by_one_bit_is_found_and_named(found: list[dict[str, Any]]) -> None:
+@pytest.mark.parametrize("what", ["drift", "drift_of_moments"])
+def test_a_rank_that_drifts_by_one_bit_is_found_and_named(found: list[dict[str, Any]], what: str) -> None:
     for rank in found:
-        assert rank["drift"].startswith("Rank 1 no longer has the same weights as rank 0")
+        assert rank[what].startswith("Rank 1 no longer has the weights of rank 0, or the moments of its optimisers")
+
+
+def test_ranks_whose_builds_of_pytorch_differ_begin_together(found: list[dict[str, Any]]) -> None:
+    """One knows NCCL, the other one does not: they make the same exchanges all the same."""
+    assert [rank["unlike_builds"] for rank in found] == [None, None]
 
 
 def test_decisions_on_a_mean_are_the_same_on_all_ranks(found: list[dict[str, Any]]) -> None:
@@ -115,6 +121,23 @@ def test_what_all_have_played_is_known_to_all(found: list[dict[str, Any]]) -> No
 def test_each_rank_can_send_and_rank_0_tells(found: list[dict[str, Any]]) -> None:
     assert [rank["sent"] for rank in found] == [[b"of rank 0", b"of rank 1"]] * 2
     assert [rank["told"] for rank in found] == [5, 5]
+    assert [rank["collected"] for rank in found] == [[b"", b"a longer one of rank 1"], []]
+
+
+def test_ranks_of_one_machine_know_each_others_processes(found: list[dict[str, Any]]) -> None:
+    (own, pids), (other, too) = (rank["pids"] for rank in found)
+    assert pids == too == [own, other]
+    assert own == os.getpid()
+
+
+def test_ranks_of_other_machines_are_not_among_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where process ids mean other processes; the control is a rank of this machine."""
+    ranks, here = Exchanges(0, 3, timeout=1.0), exchange.this_machine()
+    monkeypatch.setattr(ranks, "gather", lambda values: [values, [7, here], [8, here + 1]])
+    assert ranks.pids_here() == [os.getpid(), 7]
+    assert here == float(here)
+    monkeypatch.setattr(socket, "gethostname", lambda: "elsewhere")
+    assert exchange.this_machine() != here
 
 
 def test_alone_there_is_no_group_and_nothing_is_averaged() -> None:
@@ -143,6 +166,93 @@ def test_the_environment_of_torchrun_is_found() -> None:
     with mock.patch.dict(os.environ, {"RANK": "3", "WORLD_SIZE": "3"}), pytest.raises(UserError, match="RANK 3"):
         joins()
     assert joins() is None
+
+
+class Child:
+    """A rank's process, of which one of several cannot be started."""
+
+    fails = 3
+    made: ClassVar[list[Child]] = []
+
+    def __init__(self, _work: object, args: tuple[Any, ...], *_: object) -> None:
+        self.rank = int(args[1]["RANK"])
+        self.alive, self.asked = False, time.monotonic()
+        self.made.append(self)
+
+    def __enter__(self) -> Child:
+        if self.rank == self.fails:
+            raise RunError("The process rank 3 could not be started.")
+        self.alive = True
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def ask(self, _request: object) -> None:
+        self.asked = time.monotonic()
+
+    def wait(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def close(self) -> None:
+        self.alive = False
+
+
+@pytest.mark.parametrize("fails", [3, 9])
+def test_no_rank_is_left_where_a_later_one_cannot_start(monkeypatch: pytest.MonkeyPatch, fails: int) -> None:
+    """They would wait for it; they are ended together, and soon. The control: all can, and are there."""
+    monkeypatch.setattr(launch, "ChildProcess", Child)
+    monkeypatch.setattr(launch, "LEAVE_SECONDS", 0.1)
+    monkeypatch.setattr(Child, "fails", fails)
+    monkeypatch.setattr(Child, "made", [])
+    children, began = launch.Children(cast(Any, None), 4, 1.0), time.monotonic()
+    if fails == 3:
+        with pytest.raises(RunError, match="could not be started"):
+            children.__enter__()
+        assert time.monotonic() - began < 3.0
+    else:
+        with children:
+            assert [child.alive for child in Child.made] == [True, True, True]
+    assert [child.alive for child in Child.made] == [False, False, False]
+    assert "RANK" not in os.environ
+    assert children._look not in presence_of.lookouts
+
+
+def test_each_rank_has_a_share_of_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "cores", lambda: 6)
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+    ranks = Ranks(RanksOptions(4))
+    assert [ranks.threads(None), ranks.threads(5)] == [1, 5]
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")  # the others are on another machine
+    assert ranks.threads(None) == 3
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "8")
+    assert ranks.threads(None) == 1
+    assert ALONE.threads(None) is None
+
+
+@pytest.mark.parametrize(
+    ("gpus", "asked", "cuda", "named"),
+    [
+        (2, None, True, "cuda:1"),
+        (2, "auto", True, "cuda:1"),
+        (2, "cuda", False, "cuda:1"),
+        (2, "auto", False, "cuda:1"),
+        (4, "cuda", False, "cuda:3"),
+        (1, "cuda", False, "cuda"),  # which all share
+        (2, "cuda:0", True, "cuda:0"),
+        (2, "cpu", True, "cpu"),
+        (2, None, False, None),
+    ],
+)
+def test_each_rank_has_the_gpu_of_its_number(
+    monkeypatch: pytest.MonkeyPatch, gpus: int, asked: str | None, cuda: bool, named: str | None
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    monkeypatch.setenv("RANK", "7")
+    monkeypatch.setenv("LOCAL_RANK", "3")
+    assert Ranks(RanksOptions(8)).device_name(asked, cuda) == named
+    assert ALONE.device_name(asked, cuda) == asked
 
 
 def test_a_stranger_on_the_line_is_nobody() -> None:
@@ -271,3 +381,29 @@ def test_who_gathers_or_writes_a_checkpoint_is_waited_for(
     else:
         with pytest.raises(raised):
             ranks._wait(Slow(0.3), patience)
+
+
+@pytest.mark.parametrize(
+    ("own", "timeout", "raised"), [(0.0, 10.0, Interrupted), (0.5, 10.0, None), (0.5, 0.1, Interrupted)]
+)
+def test_in_long_rounds_others_are_waited_for_longer(
+    monkeypatch: pytest.MonkeyPatch, own: float, timeout: float, raised: type[Exception] | None
+) -> None:
+    """As long as this rank's own took, but no longer than a rank that counts as hung. So what they have played since
+    the last checkpoint is not lost.
+    """
+    monkeypatch.setattr(exchange, "PATIENCE", 0.05)
+    monkeypatch.setattr(exchange, "SLICE", timedelta(seconds=0.02))
+    monkeypatch.setattr(process, "stop_signal", lambda: 2)
+    monkeypatch.setattr(process, "stop_with", lambda _: None)
+    monkeypatch.setattr(dist, "all_gather", lambda *_, async_op: Slow(0.3))
+    ranks = Exchanges(0, 2, timeout)
+    ranks._presence = cast(Any, SimpleNamespace(exchange=lambda: None, lost=None))
+    ranks._met -= own
+    if raised is None:
+        assert ranks.gathered(0, (), 1) == (0, ())
+        assert ranks._round == pytest.approx(own, abs=0.1)
+        assert time.monotonic() - ranks._met < 0.1  # the next one begins
+    else:
+        with pytest.raises(raised):
+            ranks.gathered(0, (), 1)

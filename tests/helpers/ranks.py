@@ -113,13 +113,18 @@ def everything(ranks: Ranks) -> dict[str, Any]:
     found["equal"] = _equal_after_updates(ranks)
     found["begun"] = _begin(ranks)
     found["drift"] = _drift(ranks)
+    found["drift_of_moments"] = _drift(ranks, of_moments=True)
+    with mock.patch.object(dist, "is_nccl_available", return_value=ranks.first):
+        found["unlike_builds"] = ranks.begin(sac())
     found["mean"] = float(Averaged(ranks).mean(torch.tensor(3.0 * ranks.rank)))
     found["early_stop"] = _stop_early(ranks)
     ends = tuple(EpisodeEnd(10.0 * ranks.rank + i, 5, i == 1, i) for i in range(2 * ranks.rank))
     found["gathered"] = ranks.gathered(7 + ranks.rank, ends, 4)
     with mock.patch("fastdqn.execution.exchange.CHUNK", 5):
         found["sent"] = [ranks.send(f"of rank {ranks.rank}".encode(), source) for source in range(WORLD)]
+        found["collected"] = ranks.collect(b"" if ranks.first else b"a longer one of rank 1")
     found["told"] = ranks.tell(5 + ranks.rank)
+    found["pids"] = (os.getpid(), ranks.pids_here())
     return found
 
 
@@ -197,13 +202,16 @@ def _begin(ranks: Ranks) -> list[Any]:
     return [*begun, checksum(learner)]
 
 
-def _drift(ranks: Ranks) -> str:
-    """A single bit of one target differs."""
+def _drift(ranks: Ranks, of_moments: bool = False) -> str:
+    """A single bit of one target differs, or of one of Adam's moments."""
     learner = sac()
+    learner.update(control_batch(0))
     ranks.begin(learner)
     if not ranks.first:
-        target = next(tensor for name, tensor in learner.tensors().items() if name.startswith("target."))
-        target.view(-1).view(torch.int32)[0] ^= 1
+        drifts = next(tensor for name, tensor in learner.tensors().items() if name.startswith("target."))
+        if of_moments:
+            drifts = next(iter(learner.groups()[1].optimizer.state.values()))["exp_avg_sq"]
+        drifts.view(-1).view(torch.int32)[0] ^= 1
     try:
         ranks.check()
     except Exception as error:

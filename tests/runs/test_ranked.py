@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
 
-from fastdqn.runs.encoding import from_bytes
+from fastdqn.runs.encoding import from_bytes, to_bytes
+from fastdqn.runs.neighbours import Neighbours
 from fastdqn.runs.ranked import LEAVE, STATES, STATES_WITHOUT_REPLAY, FollowingRun, _Others
 from fastdqn.states import NothingUnfinished
 from fastdqn.types import EpisodeEnd
@@ -39,9 +41,15 @@ class Two:
         return order if self.first else self._told.pop(0)
 
     def send(self, data: bytes, source: int) -> bytes:
-        if source == self.rank:
-            self.sent.append(data)
-        return data or b"of another"
+        assert source == 0
+        return data or to_bytes({"counters": {"env_steps": 60}, "resumed": False})
+
+    def collect(self, data: bytes) -> list[bytes]:
+        self.sent.append(data)
+        return [data, b"of rank 1"] if self.first else []
+
+    def pids_here(self) -> list[int]:
+        return [8, 9]
 
 
 class Thing(NothingUnfinished):
@@ -58,14 +66,23 @@ def test_the_last_checkpoint_holds_what_rank_0_asks_for(order: int, parts: set[s
     with FollowingRun(other, "x.py", torch.device("cpu")) as run:
         run._parts = {"learner": Thing(), "replay": Thing()}
     assert other.orders == [(0, True), (0, True)]
-    assert set(from_bytes(other.sent[0])) == parts
+    (sent,) = other.sent  # at once, whatever its number: all make theirs at the same time
+    assert set(from_bytes(sent)) == parts
+
+
+def test_ranks_of_this_machine_are_no_neighbours_of_each_other() -> None:
+    with mock.patch.object(Neighbours, "beside") as beside:
+        run = FollowingRun(Two(1), "x.py", torch.device("cpu"))
+        run.track()
+    beside.assert_called_once_with([8, 9])
+    assert run.env_steps == 60
 
 
 def test_replays_of_others_are_left_out_once_that_of_rank_0_is() -> None:
     """As a full disk makes it: the checkpoint is written again without."""
     company, keeps = Two(0), True
     others = _Others(company, lambda: keeps)
-    others.state()
+    assert {rank: state.numpy().tobytes() for rank, state in others.state().items()} == {"1": b"of rank 1"}
     keeps = False
     others.state()
     assert [order for order, _ in company.orders] == [STATES, STATES_WITHOUT_REPLAY]
