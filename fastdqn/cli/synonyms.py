@@ -91,13 +91,19 @@ SYNONYMS = {f"--{other}": synonym for synonym in _TABLE for other in synonym.oth
 """By the name that an option has elsewhere."""
 
 
+ELSEWHERE = dict.fromkeys(("--processes", "--engine", "--engine-address", "--rank-timeout"), "09, 41 and 42")
+"""Options that some scripts alone have, and the numbers of those."""
+
+
 def answer(flag: str, flags: Collection[str]) -> str | None:
-    """Return a sentence on what fastdqn calls the option `flag`, None if nobody is known to call any so.
+    """Return a sentence on what fastdqn calls the option `flag`, or which scripts have it; None if nothing is known.
 
     Args:
         flag: with its dashes.
         flags: what there is to be named here.
     """
+    if flag in ELSEWHERE:
+        return f"There is no option {flag} here; the scripts {ELSEWHERE[flag]} have it."
     synonym = SYNONYMS.get(flag)
     if synonym is None:
         return None

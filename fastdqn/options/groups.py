@@ -73,10 +73,11 @@ class Groups:
             return
         steps = 1 if self.pace is None else self.pace.steps
         self._check_first_update(dqn.replay_initial, steps, self.world)
-        if steps > dqn.target_sync:
+        if steps * self.world > dqn.target_sync:
+            each = f" in each of {self.world} processes" if self.world > 1 else ""
             raise UserError(
-                f"--steps {steps} cannot be more than --target-sync {dqn.target_sync}: "
-                "the target network would miss copies."
+                f"--steps {steps}{each} cannot be more than --target-sync {dqn.target_sync}: the target network would "
+                "miss copies."
             )
         if self.returns is not None and self.returns.trace_decay is not None:
             self._check_returns(self.returns, dqn)

@@ -10,7 +10,7 @@ from fastdqn.options.groups import options_from
 from fastdqn.options.ranks import RanksOptions
 from tests.helpers.scripts import loaded, parse
 
-P41, P42 = "41_ppo_ranks", "42_sac_ranks"
+P09, P41, P42 = "09_cuda_graph", "41_ppo_ranks", "42_sac_ranks"
 
 
 @pytest.mark.parametrize(("world", "rollout"), [(1, 32_768), (2, 16_384), (3, 10_922)])
@@ -38,7 +38,6 @@ def test_without_published_a_game_keeps_its_settings() -> None:
     one, two = (parse(P41, "--game", "CartPole-v1", "--processes", world) for world in ("1", "2"))
     assert one.ppo == two.ppo
     assert one.run == two.run
-    assert parse(P41, "--published", "--processes", "2").ppo == parse(P41).ppo  # Pong
 
 
 @pytest.mark.parametrize(
@@ -48,6 +47,9 @@ def test_without_published_a_game_keeps_its_settings() -> None:
         (P42, ("--game", "MountainCarContinuous-v0", "--published"), "--published is for Pendulum-v1; nothing was"),
         (P41, ("--processes", "0"), "--processes must be between 1 and 1024"),
         (P42, ("--rank-timeout", "0"), "--rank-timeout must be at least 1"),
+        (P09, ("--processes", "3", "--steps", "4", "--target-sync", "11"), "--steps 4 in each of 3 processes cannot"),
+        ("10_rainbow", ("--processes", "2"), "no option --processes here; the scripts 09, 41 and 42 have it."),
+        ("20_a2c", ("--engine=ray",), "There is no option --engine here; the scripts 09, 41 and 42 have it."),
         (P42, ("--processes", "4", "--max-env-steps", "400"), "100 transitions in each of 4 processes"),
         (P41, ("--processes", "2", "--rollout-steps", "1"), "of which every process needs as many"),
         (P41, ("--processes", "2", "--rollout-steps", "3", "--batch-size", "1"), "makes 24 batches of a rollout"),
@@ -57,6 +59,22 @@ def test_mistakes_are_one_sentence(script: str, words: tuple[str, ...], sentence
     with pytest.raises(UserError) as caught:
         parse(script, *words)
     assert sentence in str(caught.value)
+
+
+def test_ranks_whose_steps_fit_between_two_copies_are_not_refused() -> None:
+    assert parse(P09, "--processes", "3", "--steps", "4", "--target-sync", "12").dqn.target_sync == 12
+
+
+@pytest.mark.parametrize("world", [1, 4])
+def test_what_was_published_of_ppo_on_pong_is_the_same_for_any_number_of_processes(world: int) -> None:
+    """Schulman et al. (2017); the control is what 41 has on Pong by itself."""
+    options = parse(P41, "--published", "--processes", str(world))
+    ppo, own = options.ppo, parse(P41).ppo
+    assert (ppo.learning_rate, ppo.rollout_steps, ppo.epochs, ppo.batch_size, ppo.clip) == (2.5e-4, 128, 4, 256, 0.1)
+    assert options.vector.num_envs * ppo.rollout_steps // ppo.batch_size == 4  # batches
+    assert ppo.learning_rate_decay == options.run.max_env_steps == 10_000_000
+    assert (ppo.center_frames, ppo.frame_scale) == (False, 256.0)
+    assert (own.learning_rate, own.center_frames) == (5e-4, True)
 
 
 def test_a_run_of_before_there_were_ranks_has_one() -> None:
