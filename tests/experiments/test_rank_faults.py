@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from tests.helpers import forks
-from tests.helpers.scripts import ROOT, Started, command, only_run, records, started, summary
+from tests.helpers.scripts import CATCH, ROOT, Started, command, only_run, records, started, summary
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="needs POSIX signals")
 
@@ -28,6 +28,7 @@ FAULTY = ("--game", "tests.helpers.toys:Faulty", *SMALL, *ENDLESS)
 SAC = ("--game", "Pendulum-v1", "--batch-size", "16", "--replay-initial", "20", *ENDLESS)
 TWO = ("--processes", "2")
 P41, P42 = ("41_ppo_ranks", (*PPO, *TWO)), ("42_sac_ranks", (*SAC, *TWO))
+P09 = ("09_cuda_graph", (*CATCH, *ENDLESS, *TWO, "--num-envs", "4"))
 OTHER = pytest.param(*P42, marks=pytest.mark.slow)
 
 
@@ -160,21 +161,35 @@ def test_a_rank_that_hangs(tmp_path: Path, rank: str) -> None:
     assert re.search(rf"error: (Rank 1 failed: )?Rank {rank} \(.+\) did not come for 8 seconds and counts as hung", err)
 
 
+@pytest.mark.parametrize("what", ["moment", pytest.param("weight", marks=pytest.mark.slow)])
+def test_a_rank_that_drifts_by_one_bit_is_found_at_the_next_record(tmp_path: Path, what: str) -> None:
+    """With so small a step size that weights stay as they are: of a moment nothing else is seen."""
+    words = (*FAULTY, *TWO, "--num-envs", "1", "--learning-rate", "1e-30", "--no-checkpoints")
+    fault = {"TOY_FAULT": what, "TOY_RANK": "1", "TOY_FRAME": "50"}
+    with started("41_ppo_ranks", tmp_path, *words, env=fault) as run:
+        code, _, err = run.finish(120)
+    assert code == 1
+    said = "Rank 1 no longer has the weights of rank 0, or the moments of its optimisers, although all step by the "
+    assert err.removeprefix("error: ").removeprefix("Rank 1 failed: ") == f"{said}same gradients; the run ends.\n"
+    assert summary(only_run(tmp_path))["reason"] == "failed"
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("script", "words"), [P41, P42])
+@pytest.mark.parametrize(("script", "words"), [P41, P42, P09])
 def test_a_run_of_two_is_resumed_by_two_and_by_nobody_else(tmp_path: Path, script: str, words: tuple[str, ...]) -> None:
     """Bit for bit: the games, the replays, the noise and the order of both ranks continue where they were."""
     words = (*words, "--checkpoint-env-steps", "1000000")
     words += ("--learning-rate-decay", "1000") if script == P41[0] else ()
+    enough = ("500", "240") if script != P09[0] else ("900", "500")
 
     def trained(folder: Path, *more: str) -> Path:
         done = forks.run(command(script, folder, *more))
         assert done.returncode == 0, done.stderr
         return only_run(folder)
 
-    whole = trained(tmp_path / "whole", *words, "--max-env-steps", "500")
-    part = trained(tmp_path / "part", *words, "--max-env-steps", "240")
-    trained(tmp_path / "part", "--resume", str(part), "--max-env-steps", "500")
+    whole = trained(tmp_path / "whole", *words, "--max-env-steps", enough[0])
+    part = trained(tmp_path / "part", *words, "--max-env-steps", enough[1])
+    trained(tmp_path / "part", "--resume", str(part), "--max-env-steps", enough[0])
     assert (whole / "weights.safetensors").read_bytes() == (part / "weights.safetensors").read_bytes()
     scores = [[one["score"] for one in records(run, "episodes.jsonl")] for run in (whole, part)]
     assert scores[0] == scores[1] != []

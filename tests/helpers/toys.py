@@ -6,12 +6,14 @@ through the very wrappers, players and scripts that Atari is played through (`--
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from typing import Any
 
 import gymnasium
 import numpy as np
+import torch
 from gymnasium.spaces import Box, Discrete
 
 HEIGHT, WIDTH = 210, 160
@@ -167,18 +169,29 @@ def frame_number(frame: np.ndarray) -> int:
 
 
 class FaultyEmulator(CounterEmulator):
-    """A Counter that fails in its 300th frame, in the way that the environment variable TOY_FAULT names; in the rank
-    that TOY_RANK names, if it does.
+    """A Counter that fails in its 300th frame, or that which TOY_FRAME names, in the way that the environment variable
+    TOY_FAULT names; in the rank that TOY_RANK names, if it does.
     """
 
     def tick(self, action: int) -> float:
-        if self.total == 300 and os.environ.get("TOY_RANK") in (None, os.environ.get("RANK")):
+        now = self.total == int(os.environ.get("TOY_FRAME", "300"))
+        if now and os.environ.get("TOY_RANK") in (None, os.environ.get("RANK")):
             fault = os.environ.get("TOY_FAULT", "raise")
             if fault == "raise":
                 raise RuntimeError("the toy emulator broke as it was told to")
             if fault == "hang":
                 time.sleep(3600)
+            if fault in ("weight", "moment"):
+                drift(fault == "moment")
         return super().tick(action)
+
+
+def drift(of_a_moment: bool) -> None:
+    """Change a bit of what this process learns: of its last weight, or of that one's second moment."""
+    (optimizer,) = [one for one in gc.get_objects() if issubclass(type(one), torch.optim.Optimizer)]
+    weight = optimizer.param_groups[0]["params"][-1]
+    changed = optimizer.state[weight]["exp_avg_sq"] if of_a_moment else weight.detach()
+    changed.view(torch.int32)[0] ^= 1 << 20  # lower ones of a moment are soon rounded away
 
 
 def Catch() -> ToyEnv:  # noqa: N802
