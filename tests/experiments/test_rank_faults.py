@@ -189,11 +189,12 @@ def test_a_run_of_two_is_resumed_by_two_and_by_nobody_else(tmp_path: Path, scrip
 
     whole = trained(tmp_path / "whole", *words, "--max-env-steps", enough[0])
     part = trained(tmp_path / "part", *words, "--max-env-steps", enough[1])
-    trained(tmp_path / "part", "--resume", str(part), "--max-env-steps", enough[0])
+    trained(tmp_path / "part", "--resume", str(part), *words[:2], "--max-env-steps", enough[0])
     assert (whole / "weights.safetensors").read_bytes() == (part / "weights.safetensors").read_bytes()
     scores = [[one["score"] for one in records(run, "episodes.jsonl")] for run in (whole, part)]
     assert scores[0] == scores[1] != []
-    again = command(script, tmp_path / "part", "--resume", str(part), "--processes", "3", "--max-env-steps", "900")
+    more = ("--processes", "3", "--max-env-steps", "1900")
+    again = command(script, tmp_path / "part", "--resume", str(part), *words[:2], *more)
     refused = forks.run(again)
     assert refused.returncode == 2
     assert refused.stderr.startswith("error: --processes 3 contradicts the checkpoint ")
