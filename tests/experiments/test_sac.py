@@ -52,21 +52,22 @@ def learnt(run: Path) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize(
-    "words",
+    ("script", "words"),
     [
-        ("--newest-in-batch",),
-        pytest.param(("--num-envs", "3", "--steps-per-update", "2"), marks=pytest.mark.slow),
-        pytest.param(("--num-envs", "2", "--max-frames", "35"), marks=pytest.mark.slow),
+        (SCRIPT, ("--newest-in-batch",)),
+        pytest.param(SCRIPT, ("--num-envs", "3", "--steps-per-update", "2"), marks=pytest.mark.slow),
+        pytest.param(SCRIPT, ("--num-envs", "2", "--max-frames", "35"), marks=pytest.mark.slow),
+        pytest.param("42_sac_ranks", (), marks=pytest.mark.slow),
     ],
 )
-def test_it_resumes_bit_for_bit(tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_it_resumes_bit_for_bit(tmp_path: Path, script: str, words: tuple[str, ...]) -> None:
     """2N env steps are N, a stop, and N more, with a replay that has gone round."""
     words = (*FEW, *words)
-    whole = train(SCRIPT, tmp_path / "whole", *words, "--max-env-steps", "420")
-    half = train(SCRIPT, tmp_path / "half", *words, "--max-env-steps", "210")
+    whole = train(script, tmp_path / "whole", *words, "--max-env-steps", "420")
+    half = train(script, tmp_path / "half", *words, "--max-env-steps", "210")
     assert summary(half)["env_steps"] < 215
     assert learnt(whole) != learnt(half)
-    assert "the games continue where they were" in resume(SCRIPT, half, "--max-env-steps", "420")
+    assert "the games continue where they were" in resume(script, half, "--max-env-steps", "420")
     assert learnt(whole) == learnt(half)
     parts = [read(newest(run))["parts"] for run in (whole, half)]
     assert parts[0]["replay"]["starts"].tolist() == parts[1]["replay"]["starts"].tolist()
