@@ -1,0 +1,71 @@
+"""The lines by which ranks hear of each other: who is nobody, who is gone, and who is waited for."""
+
+from __future__ import annotations
+
+import socket
+import time
+
+import pytest
+
+from fastdqn import process
+from fastdqn.execution import presence as presence_of
+from fastdqn.execution.exchange import dist
+from fastdqn.execution.presence import Presence
+
+
+def test_a_stranger_on_the_line_is_nobody() -> None:
+    """Who does not know the token of the store is not taken for a rank, whatever it says."""
+    store = dist.HashStore()
+    with Presence(0, 2, "127.0.0.1", store) as presence:
+        port = int(store.get("fastdqn/presence").decode().split()[0])
+        with socket.create_connection(("127.0.0.1", port)) as line:
+            line.sendall(b'{"rank": 1, "token": "guessed", "place": "here"}\n{"failed": "so I say"}\n[]\nno json\n')
+            with Presence(1, 2, "127.0.0.1", store) as other:
+                while not (other.complete() and presence.complete()):
+                    pass
+                assert presence.missing() == []
+                assert presence.lost is None
+        assert presence.lost is None  # it has left as it should
+
+
+@pytest.mark.parametrize(("saves", "ends"), [(0.0, 0.1), (0.4, 0.35), (9.0, 0.5)])
+def test_who_writes_a_checkpoint_is_ended_when_it_is_whole(
+    monkeypatch: pytest.MonkeyPatch, saves: float, ends: float
+) -> None:
+    """Another rank is gone, and the main thread does not notice: with nothing to write the grace begins at once, else
+    when that is done, or has taken too long.
+    """
+    left: list[float] = []
+    monkeypatch.setattr(presence_of, "GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(presence_of, "SAVE_SECONDS", 0.6)
+    monkeypatch.setattr(presence_of, "complain", lambda _: None)
+    monkeypatch.setattr(process, "kill_children", lambda: None)
+    monkeypatch.setattr(presence_of.os, "_exit", lambda _: left.append(time.monotonic()))
+    with Presence(0, 2, "127.0.0.1", dist.HashStore()) as presence:
+        began = time.monotonic()
+        presence.saving = lambda: time.monotonic() - began < saves
+        presence._lose("Rank 1 is gone.")
+        while not left and time.monotonic() - began < 20.0:
+            time.sleep(0.01)
+        presence.notice()
+    assert ends <= left[0] - began < ends + 15.0
+
+
+@pytest.mark.parametrize("itself", [True, False])
+def test_who_was_stopped_itself_does_not_take_the_others_for_gone(
+    monkeypatch: pytest.MonkeyPatch, itself: bool
+) -> None:
+    """As Ctrl-Z stops all ranks: nobody has said a word meanwhile. The control: another rank alone was stopped."""
+    monkeypatch.setattr(presence_of, "SILENT_SECONDS", 0.4)
+    here, there = socket.socketpair()
+    with here, there, Presence(0, 2, "127.0.0.1", dist.HashStore()) as presence:
+        presence._lines[1] = line = presence_of._Line(here, 1)
+        if itself:
+            real = time.monotonic
+            monkeypatch.setattr(time, "monotonic", lambda: real() + 1.0)
+        else:
+            line.heard -= 1.0
+        time.sleep(0.25)
+        assert (presence.lost is None) == itself
+        presence.notice()
+        presence._left.add(1)
