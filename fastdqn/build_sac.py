@@ -69,7 +69,7 @@ def control_beside(
     actor = policy.with_weights_of_its_own()
     work = ControlWork(learner, replay, sac.batch_size, sac.steps_per_update, sac.replay_initial)
     replay.reset(games.reset())
-    player, notes = ControlPlayer(games, policy), (*notes, trainer.describe())
+    player, notes = ControlPlayer(games, policy), (*notes, trainer.describe(game.name))
     learnt, played_with = (list(network.parameters()) for network in (learner.network, actor))
     return Beside(device, learner, player, work, learnt, played_with, sac.replay_initial, ROOM, notes)
 

@@ -139,7 +139,7 @@ def with_names(
         implied = sac_changes(rom, elsewhere, beside) if groups.sac is not None else None
         for changes in implied or actor_critic_changes(rom, elsewhere=groups.players is not None):
             options = changed(options, changes)
-        return changed(options, trainer_changes(rom))
+        return changed(options, trainer_changes(rom, groups.ppo is not None))
     if groups.dqn is None:  # the agent is the script's own
         return changed(options, {"run": {"stop_score": preset.stop_score, **preset.post2017["run"]}})
     agent = agent or default_agent(groups, name, rom, variant)
