@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
 
+import torch
 from torch import Tensor
 
 from fastdqn import process
@@ -134,8 +135,7 @@ class Trainer(Generic[ItemT]):
         return not self.threaded and self._round()
 
     def said(self) -> list[Made]:
-        """Return the updates since the last call."""
-        self.check()
+        """Return the updates since the last call; at last, after the exit, those that the thread has finished since."""
         return [self._said.popleft() for _ in range(len(self._said))]
 
     def renew(self) -> None:
@@ -183,6 +183,9 @@ class Trainer(Generic[ItemT]):
 
     def _run(self) -> None:
         """What the thread does."""
+        torch.set_num_threads(
+            torch.get_num_threads()
+        )  # products of matrices have OpenMP's number until PyTorch is asked
         try:
             while not self._leave.is_set():
                 with self._working:

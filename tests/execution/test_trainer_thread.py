@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
+import psutil
 import pytest
 import torch
 from torch import Tensor
 
 from fastdqn import process
-from fastdqn.algorithms.control_work import Acted, ControlWork
 from fastdqn.errors import RunError
 from fastdqn.execution import trainer_thread
 from fastdqn.execution.trainer_thread import ROOM, Trainer
-from fastdqn.types import Made, Metrics, VectorStep
+from fastdqn.types import Made
 
 
 class Toy:
@@ -46,6 +47,15 @@ class Toy:
         self.weights[1] += 1.0
         self.updates += 1
         return Made({"loss": torch.tensor(float(self.updates))}, 1)
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """PyTorch computes in one thread, as it does beside a trainer's."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 def trainer_of(toy: Toy, threaded: bool = True) -> tuple[Trainer[int], list[Tensor]]:
@@ -93,7 +103,7 @@ def test_a_full_queue_blocks() -> None:
 
 
 def test_without_a_thread_nothing_blocks() -> None:
-    """One item more than a bounded queue has room for; the control: one with that room would wait for ever."""
+    """One item more than a bounded queue has room for."""
     toy = Toy(every=7)
     trainer, _ = trainer_of(toy, threaded=False)
     with trainer:
@@ -107,6 +117,25 @@ def test_without_a_thread_nothing_blocks() -> None:
         assert (toy.updates, rounds) == (3, 3)
         assert len(trainer.said()) == 3
     assert toy.threads == {"MainThread"}
+
+
+def test_without_a_thread_a_bounded_queue_would_wait_for_ever() -> None:
+    """The control of the test above: with the room that a thread has, until somebody else takes an item."""
+    toy = Toy(every=7)
+    trainer, _ = trainer_of(toy, threaded=False)
+    trainer._queue = queue.Queue(maxsize=ROOM)
+    with trainer:
+        for i in range(ROOM):
+            trainer.put(i)
+        puts = threading.Thread(target=trainer.put, args=(ROOM,), daemon=True)
+        puts.start()
+        puts.join(10.0 * trainer_thread.POLL_SECONDS)
+        assert puts.is_alive()
+        assert trainer.waiting == ROOM
+        trainer.advance()
+        puts.join(10.0)
+        assert not puts.is_alive()
+    assert toy.taken == list(range(ROOM + 1))
 
 
 def test_taking_stops_when_an_update_is_due() -> None:
@@ -153,7 +182,7 @@ def test_what_ends_the_thread_is_raised_here(fault: BaseException) -> None:
         play()
     assert len(toy.taken) < 1_000
     with pytest.raises(type(fault), match=str(fault)):
-        trainer.said()  # whoever has caught it does not go on
+        trainer.put(0)  # whoever has caught it does not go on
 
 
 def test_a_fault_of_the_last_update_is_raised_at_the_end() -> None:
@@ -214,84 +243,74 @@ def test_a_signal_frees_whoever_waits_for_room(monkeypatch: pytest.MonkeyPatch) 
     assert toy.taken == list(range(ROOM + 4))
 
 
-class Nothing:
-    """A learner, and a replay, that count."""
+class Computing(Toy):
+    """Its updates are computed outside Python's lock, by products of matrices."""
 
-    def __init__(self) -> None:
-        self.updates = 0
+    def __init__(self, rounds: int) -> None:
+        super().__init__()
+        self.rounds = rounds
+        self.computing = 0.0  # seconds
+        self.begun = 0  # threads, by updates
+        self._matrix, self._product = torch.rand(128, 128), torch.zeros(128, 128)
 
-    def update(self, _: object) -> Any:
-        self.updates += 1
-        return Metrics({}, torch.zeros(1))
-
-    def add(self, *_: object) -> None: ...
-    def sample(self, _: int) -> None: ...
-    def discard(self, _: object) -> None: ...
-
-
-def step_of(games: int, resets: int = 0) -> Acted:
-    reset = np.arange(games) < resets
-    none = np.zeros(games, bool)
-    zeros = np.zeros((games, 1), np.float32)
-    return Acted(zeros, VectorStep(zeros, zeros[:, 0], none, none, reset, ()))
+    def update(self) -> Made:
+        begin, threads = time.perf_counter(), psutil.Process().num_threads()
+        for _ in range(self.rounds):
+            torch.mm(self._matrix, self._matrix, out=self._product)
+        self.computing += time.perf_counter() - begin
+        self.begun += psutil.Process().num_threads() - threads
+        return super().update()
 
 
-@pytest.mark.parametrize("threaded", [True, False])
-@pytest.mark.parametrize("every", [10.0, 1.0, 0.25])
-@pytest.mark.parametrize("games", [1, 4, 16])
-def test_updates_keep_to_the_pace(games: int, every: float, threaded: bool) -> None:
-    """Of the steps that were taken, resets left out; nothing is made up for after the first env steps."""
-    learner: Any = Nothing()
-    replay: Any = Nothing()
-    work = ControlWork(learner, replay, 8, every, 100)
-    trainer: Trainer[Acted] = Trainer(work, [], [], threaded)
-    made: list[int] = []
+@pytest.mark.usefixtures("one_thread")
+def test_its_pytorch_has_as_many_threads_as_elsewhere() -> None:
+    """Where PyTorch has one, no update begins others. The control: in a thread that does not ask for that it does."""
+    control, toy = Computing(4), Computing(4)
+    bare = threading.Thread(target=control.update)
+    bare.start()
+    bare.join()
+    if not control.begun:
+        pytest.skip("PyTorch has one thread anyway")
+    trainer, _ = trainer_of(toy)
     with trainer:
-        for i in range(40):
-            trainer.put(step_of(games, resets=i % 2))
-            while trainer.advance():
-                pass
-            made.append(len(trainer.said()))
-        env_steps = 40 * games - 20
-        expected = max(0, int((env_steps - 99) / every))
-        wait_until(lambda: learner.updates >= expected)
-    assert learner.updates == work.updates == expected
-    if not threaded:
-        assert max(made) <= games / every + 1  # no burst
+        trainer.put(0)
+        wait_until(lambda: toy.updates == 1)
+    assert toy.begun == 0
 
 
-def test_who_leaves_the_replay_out_begins_to_count_anew() -> None:
-    learner: Any = Nothing()
-    replay: Any = Nothing()
-    work = ControlWork(learner, replay, 8, 1.0, 100)
-    for _ in range(150):
-        work.take(step_of(1))
-    while work.due():
-        work.update()
-    assert work.updates == 51
-    work.discard(None)
-    for _ in range(99):
-        work.take(step_of(1))
-        assert not work.due()
-    work.take(step_of(1))
-    assert work.due()
-
-
-@pytest.mark.parametrize("threaded", [True, False])
-def test_it_learns_while_an_environment_waits(threaded: bool) -> None:
-    """40 steps of 10 ms and as many updates of 10 ms: at least 1.5 times as fast as one after the other."""
-    toy = Toy(seconds=0.01)
+def at_once(threaded: bool) -> tuple[float, bool]:
+    """Return how much goes on at once, of waiting for an environment and of updates that take as long: 1 for one after
+    the other, 2 for always both; and whether less than half a core was free meanwhile. What an update takes is measured
+    now, and what it took counts.
+    """
+    tried = Computing(1)
+    while tried.computing < 0.01:
+        tried = Computing(2 * tried.rounds)
+        tried.update()
+    pause, toy = tried.computing, Computing(tried.rounds)
     trainer, _ = trainer_of(toy, threaded)
-    begin = time.monotonic()
+    begin, idle = time.perf_counter(), psutil.cpu_times().idle
     with trainer:
-        for i in range(40):
-            time.sleep(0.01)
+        for i in range(20):
+            time.sleep(pause)
             trainer.put(i)
             while trainer.advance():
                 pass
-        wait_until(lambda: toy.updates == 40)
-        seconds = time.monotonic() - begin
-    assert seconds < 0.8 / 1.5 if threaded else seconds > 0.8
+        wait_until(lambda: toy.updates == 20, 60.0)
+        seconds = time.perf_counter() - begin
+    return (20 * pause + toy.computing) / seconds, psutil.cpu_times().idle - idle < 0.5 * seconds
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_it_learns_while_an_environment_waits() -> None:
+    """At least 1.5 times as much as one after the other, which is what a trainer without a thread does."""
+    assert at_once(threaded=False)[0] <= 1.0
+    turns: list[tuple[float, bool]] = []
+    while len(turns) < 8 and (not turns or turns[-1][0] < 1.5):
+        turns.append(at_once(threaded=True))
+    if turns[-1][0] < 1.5 and all(crowded for _, crowded in turns):
+        pytest.skip("others use the cores, so that times mean nothing")
+    assert max(gain for gain, _ in turns) >= 1.5
 
 
 def test_several_trainers_are_a_list() -> None:
