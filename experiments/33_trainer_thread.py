@@ -8,7 +8,8 @@ takes what waits until an update is due, makes it, and publishes the policy (as 
 Differs from 31, and with --algorithm ppo from 41: who learns when. --steps-per-update, 10 by default, may be below 1.
 With --no-trainer-thread the loop advances the trainer itself; it is then 41, or with --steps-per-update 1 it is 31, bit
 for bit. A thread pays where an environment takes long without Python: Python's lock lets one thread run at a time, and
-PyTorch's small operations hold it often.
+PyTorch's small operations hold it often. So by default there is one for environments that are none of Gymnasium's own,
+and with soft actor-critic alone.
 """
 
 import startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports below
@@ -53,27 +54,34 @@ def train(options: Any) -> Run:  # Options, or WithPPO
         made, progress = build_sac.control_beside(run, game, options.sac, vector, trained), PROGRESS
     device, learner, player, work, learnt, played_with, warm_up, room, notes = made
 
-    with (
-        Run(__file__, options, device, "vector", notes, progress, warm_up) as run,
-        Trainer(work, learnt, played_with, trained.trainer_thread, room) as trainer,
-    ):
+    trainer = Trainer(work, learnt, played_with, trained.trainer_thread, room)
+
+    with Run(__file__, options, device, "vector", notes, progress, warm_up) as run:
         run.weights.tensors = learner.network.state_dict()
         run.timed.enable(vector.profile)
         run.track(trainer=trainer, learner=learner, player=player, **{work.name: work})
 
-        while not run.over():
-            trainer.renew()
-            with run.timed("playing"):
-                played = player.play(run.env_steps, trainer.version)
-            with run.timed("waiting"):
-                trainer.put(played)
-            with run.timed("updates"):
-                while trainer.advance():  # nothing, if it has a thread
-                    pass
-            run.played_many(played.env_steps, played.episodes, player.num_envs)
-            for update in trainer.said():
-                run.updated(update.scalars, update.samples)
+        try:
+            with trainer:
+                while not run.over():
+                    trainer.renew()
+                    with run.timed("playing"):
+                        played = player.play(run.env_steps, trainer.version)
+                    with run.timed("waiting"):
+                        trainer.put(played)
+                    with run.timed("updates"):
+                        while trainer.advance():  # nothing, if it has a thread
+                            pass
+                    run.played_many(played.env_steps, played.episodes, player.num_envs)
+                    count(run, trainer)
+        finally:
+            count(run, trainer)  # those that it was still to finish
     return run
+
+
+def count(run: Run, trainer: Trainer[Any]) -> None:
+    for update in trainer.said():
+        run.updated(update.scalars, update.samples)
 
 
 if __name__ == "__main__":

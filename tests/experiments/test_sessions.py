@@ -1,6 +1,4 @@
-"""32: one session is 31, several learn, stop and resume; faults of any of them end the run. 33: without a thread it is
-31, with one it learns, stops and resumes.
-"""
+"""32: one session is 31, several learn, stop and resume; faults of any of them end the run."""
 
 from __future__ import annotations
 
@@ -23,7 +21,6 @@ from tests.helpers.scripts import (
     SESSIONS,
     Started,
     fastdqn_says,
-    loaded,
     only_run,
     parse,
     records,
@@ -32,7 +29,6 @@ from tests.helpers.scripts import (
     train,
 )
 
-BESIDE = "33_trainer_thread"
 QUIET = ("--threads", "1", "--checkpoint-minutes", "None", "--log-seconds", "1000")
 FEW = (*QUIET, "--batch-size", "8", "--replay-initial", "20", "--replay-size", "150")
 TWO = (*FEW, "--sessions", "2")
@@ -237,101 +233,3 @@ def test_bad_values_are_one_sentence(argv: str) -> None:
     with pytest.raises(UserError) as caught:
         parse(SESSIONS, *argv.split())
     assert "\n" not in str(caught.value)
-
-
-def test_without_a_thread_33_is_31_bit_for_bit(tmp_path: Path, alone: Path) -> None:
-    words = (*FEW, "--num-envs", "2", "--no-trainer-thread", "--steps-per-update", "1", "--max-env-steps", "420")
-    assert learnt(train(BESIDE, tmp_path, *words)) == learnt(alone)
-
-
-PPO = ("--algorithm", "ppo", *QUIET, "--num-envs", "3", "--rollout-steps", "16", "--batch-size", "20", "--epochs", "2")
-DECAY = ("--learning-rate-decay", "600")
-
-
-def test_without_a_thread_ppo_is_41_bit_for_bit(tmp_path: Path) -> None:
-    words = (*PPO[2:], *DECAY, "--max-env-steps", "300")
-    plain = train("41_ppo_ranks", tmp_path / "41", "--game", "CartPole-v1", *words)
-    beside = train(BESIDE, tmp_path / "33", "--algorithm", "ppo", "--no-trainer-thread", *words)
-    assert learnt(plain) == learnt(beside)
-    resume(BESIDE, beside, "--max-env-steps", "600")
-    resume("41_ppo_ranks", plain, "--max-env-steps", "600")
-    assert learnt(plain) == learnt(beside)
-
-
-def test_with_a_thread_ppo_learns_and_says_how_old_its_policy_was(tmp_path: Path) -> None:
-    run = train(BESIDE, tmp_path, *PPO, *DECAY, "--trainer-thread", "--max-env-steps", "600")
-    assert summary(run)["updates"] > 10
-    assert records(run, "speed.jsonl")[-1]["policy_age"] >= 0.0
-    resume(BESIDE, run, "--max-env-steps", "900")
-    done = fastdqn_says("evaluate", str(run), "--episodes", "2", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.slow
-def test_with_a_thread_ppo_learns_cartpole(tmp_path: Path) -> None:
-    words = ("--algorithm", "ppo", "--trainer-thread", "--threads", "1", "--max-env-steps", "200000")
-    assert summary(train(BESIDE, tmp_path, *words))["reason"] == "solved"  # above 195
-
-
-def test_without_a_thread_33_resumes_bit_for_bit(tmp_path: Path) -> None:
-    words = (*FEW, "--no-trainer-thread", "--steps-per-update", "0.4")
-    whole = train(BESIDE, tmp_path / "whole", *words, "--max-env-steps", "240")
-    half = train(BESIDE, tmp_path / "half", *words, "--max-env-steps", "120")
-    assert learnt(whole) != learnt(half)
-    resume(BESIDE, half, "--max-env-steps", "240")
-    assert learnt(whole) == learnt(half)
-    assert summary(whole)["updates"] == int((240 - 19) / 0.4)
-
-
-def test_with_a_thread_33_learns_stops_and_resumes(tmp_path: Path) -> None:
-    words = (*FEW, "--trainer-thread", "--steps-per-update", "2", "--checkpoint-env-steps", "100")
-    run = train(BESIDE, tmp_path, *words, "--max-env-steps", "300")
-    assert (summary(run)["env_steps"], summary(run)["reason"]) == (300, "max-env-steps")
-    made = summary(run)["updates"]
-    assert 100 < made <= (300 - 19) // 2
-    assert "resumed at env step 300" in resume(BESIDE, run, "--max-env-steps", "600")
-    assert made < summary(run)["updates"] <= (600 - 19) // 2
-
-
-def test_33_without_its_replay_makes_no_burst(tmp_path: Path) -> None:
-    words = (*FEW, "--no-trainer-thread", "--steps-per-update", "1", "--no-checkpoint-replay")
-    run = train(BESIDE, tmp_path, *words, "--max-env-steps", "60")
-    resume(BESIDE, run, "--max-env-steps", "120")
-    assert summary(run)["updates"] == 41 + 41
-
-
-@posix
-def test_ctrl_c_of_33(tmp_path: Path) -> None:
-    words = (*FEW, "--trainer-thread", "--steps-per-update", "1", "--max-env-steps", "None", "--stop-score", "None")
-    with started(BESIDE, tmp_path, *words) as run:
-        reach(run)
-        run.ctrl_c()
-        code, out, err = run.finish()
-    assert code == 130
-    assert "Traceback" not in out + err
-    assert summary(only_run(tmp_path))["reason"] == "interrupted"
-    assert list(only_run(tmp_path).glob("checkpoints/*.checkpoint"))
-
-
-def test_an_exception_in_33s_thread_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from fastdqn.algorithms.sac import SACLearner
-
-    def broken(*_: object) -> None:
-        raise ValueError("the update broke as it was told to")
-
-    monkeypatch.setattr(SACLearner, "update", broken)
-    words = (*FEW, "--trainer-thread", "--runs-dir", str(tmp_path), "--max-env-steps", "5000")
-    with pytest.raises(ValueError, match="broke as it was told to"):
-        loaded(BESIDE).train(parse(BESIDE, *words))
-    assert summary(only_run(tmp_path))["reason"] == "failed"
-    assert (only_run(tmp_path) / "weights.safetensors").exists()
-
-
-def test_33s_defaults() -> None:
-    pendulum, other = parse(BESIDE), parse(BESIDE, "--game", "MountainCarContinuous-v0")
-    assert (pendulum.trainer.trainer_thread, other.trainer.trainer_thread) == (False, True)
-    assert pendulum.sac.steps_per_update == other.sac.steps_per_update == 10
-    assert parse(BESIDE, "--steps-per-update", "0.5").sac.steps_per_update == 0.5
-    for words in (("31_sac", "0.5"), (SESSIONS, "1.5")):
-        with pytest.raises(UserError, match=r"^--steps-per-update must be a whole number here, not "):
-            parse(words[0], "--steps-per-update", words[1])
