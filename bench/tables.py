@@ -195,7 +195,9 @@ def trainer_thread(page: Page, sources: Sources) -> str:
             stamp = line
         if line["kind"] == "row":
             speeds = [spread(of, 0) for of in line["speeds"].values()]
-            rows.append([SLOW[line["work"]], line["algorithm"].upper(), *speeds, f"{line['gain']:.2f}"])
+            every = line.get("steps_per_update")  # there was one pace alone before, of which the page speaks
+            pace = f", {every:g} env step{'s' if every != 1 else ''} an update" if every else ""
+            rows.append([SLOW[line["work"]], line["algorithm"].upper() + pace, *speeds, f"{line['gain']:.2f}"])
     each = f"{float(stamp['options']['milliseconds']):g} ms"
     rows = [[cell.format(each=each) for cell in row] for row in rows]
     heads = ("each step of the environment", "algorithm", "no thread", "no thread, PyTorch on all cores", "a thread")

@@ -2,25 +2,27 @@
 
     python bench/trainer_thread.py
     python bench/trainer_thread.py --only sleep --repeats 5
+    python bench/trainer_thread.py --steps-per-update 10
 
-The environment is Pendulum-v1 for soft actor-critic, with one update for each env step, and 8 of CartPole-v1 for PPO.
-What a step of it, or of all, does besides is computed in Python, computed elsewhere, or slept through, for as long as
-`--milliseconds` says; how much work that is, is measured once at the start. Three forms take turns: without a thread,
-with one PyTorch thread and with one for each core; and with a trainer thread, whose PyTorch has one. JSON lines go to
---out.
+The environment is Pendulum-v1 for soft actor-critic, with one update for each env step and with one for as many as are
+the default, and 8 of CartPole-v1 for PPO. What a step of it, or of all, does besides is computed in Python, computed
+elsewhere, or slept through, for as long as `--milliseconds` says; how much work that is, is measured once at the start.
+Three forms take turns: without a thread, with one PyTorch thread and with one for each core; and with a trainer thread,
+whose PyTorch has one. JSON lines go to --out.
 """
 
 import startup  # noqa: F401 - first: Ctrl-C during the imports below
 
 import dataclasses
 import json
+import math
 import statistics
 import subprocess
 import sys
 import tempfile
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from rich.console import Console
@@ -35,11 +37,21 @@ from fastdqn.errors import RunError, UserError
 from fastdqn.runs.machine import environment
 
 ROOT = Path(__file__).resolve().parent.parent
-ALGORITHMS = {
-    "sac": ("Pendulum-v1", 1, ("--algorithm", "sac", "--steps-per-update", "1", "--replay-initial", "300")),
-    "ppo": ("CartPole-v1", 8, ("--algorithm", "ppo")),
-}
-"""Of each its environment, how many of them, and options."""
+
+
+class Case(NamedTuple):
+    """What is learnt, and where."""
+
+    algorithm: str
+    game: str
+    games: int
+    words: tuple[str, ...]
+    steps_per_update: float | None = None
+    """Env steps for each update; None where a rollout is learnt from."""
+
+    @property
+    def called(self) -> str:
+        return self.algorithm if self.steps_per_update is None else f"{self.algorithm} every {self.steps_per_update:g}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +60,8 @@ class ThreadOptions:
     """Kinds of environments, separated by commas: nothing, python, outside, sleep; by default all."""
     milliseconds: float = 10.0
     """Work of each step of the environment, of all 8 where PPO learns."""
+    steps_per_update: str = "1,10"
+    """Env steps for each update of soft actor-critic, separated by commas; each is a row of its own."""
     seconds: float = 8.0
     """Length of the steady state that is measured, in each turn."""
     warmup: float = 2.0
@@ -56,6 +70,25 @@ class ThreadOptions:
     """Turns."""
     out: Path = ROOT / "bench" / "results"
     """Folder for the JSON lines."""
+
+
+def cases(steps_per_update: str) -> list[Case]:
+    """Return soft actor-critic at each pace, and PPO.
+
+    Raises:
+        UserError: a pace is no number above 0.
+    """
+    found: list[Case] = []
+    for each in steps_per_update.split(","):
+        try:
+            every = float(each)
+        except ValueError:
+            every = 0.0
+        if not 0.0 < every < math.inf:
+            raise UserError(f"--steps-per-update {each.strip()}: it must be a number above 0, or several with commas.")
+        words = ("--algorithm", "sac", "--steps-per-update", f"{every:g}", "--replay-initial", "300")
+        found.append(Case("sac", "Pendulum-v1", 1, words, every))
+    return [*found, Case("ppo", "CartPole-v1", 8, ("--algorithm", "ppo"))]
 
 
 def forms() -> dict[str, tuple[str, ...]]:
@@ -67,18 +100,17 @@ def forms() -> dict[str, tuple[str, ...]]:
     }
 
 
-def time_form(work: str, amount: float, algorithm: str, form: tuple[str, ...], options: ThreadOptions) -> Any:
+def time_form(work: str, amount: float, case: Case, form: tuple[str, ...], options: ThreadOptions) -> Any:
     """Run 33 and return its steady-state figures.
 
     Raises:
         RunError: it failed, or made no update in the measured time.
     """
-    game, games, words = ALGORITHMS[algorithm]
-    amount /= games
+    amount /= case.games
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, str(ROOT / "bench" / "paced.py"), f"{work}:{amount:g}", game]
+        command = [sys.executable, str(ROOT / "bench" / "paced.py"), f"{work}:{amount:g}", case.game]
         command += [str(ROOT / "experiments" / "33_trainer_thread.py"), "--game", "Paced-v0", "--device", "cpu"]
-        command += [*words, *form, "--num-envs", str(games), "--runs-dir", folder]
+        command += [*case.words, *form, "--num-envs", str(case.games), "--runs-dir", folder]
         command += ["--no-checkpoints", "--max-env-steps", "1000000000", "--stop-score", "None"]
         command += ["--train-seconds", str(options.warmup + options.seconds)]
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
@@ -97,6 +129,7 @@ def bench(options: ThreadOptions) -> int:
         raise UserError(
             "--repeats must be at least 1, --seconds more than 0, --warmup and --milliseconds not negative."
         )
+    learners = cases(options.steps_per_update)
     console = Console(highlight=False, soft_wrap=True)
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / f"{datetime.now():%Y%m%d-%H%M%S}-trainer-thread.jsonl"
@@ -109,18 +142,19 @@ def bench(options: ThreadOptions) -> int:
         write("environment", options=settings, **environment(torch.device("cpu")))
         amounts = {work: amount_for(work, options.milliseconds / 1000.0) for work in kinds}
         for work, amount in amounts.items():
-            for algorithm in ALGORITHMS:
+            for case in learners:
+                which = {"work": work, "algorithm": case.algorithm, "steps_per_update": case.steps_per_update}
                 speeds: dict[str, list[float]] = {form: [] for form in forms()}
                 for repeat in range(options.repeats):
                     for form, words in forms().items():
-                        trial = time_form(work, amount, algorithm, words, options)
+                        trial = time_form(work, amount, case, words, options)
                         speeds[form].append(trial["env_steps_per_s"])
-                        write("trial", work=work, algorithm=algorithm, form=form, repeat=repeat, **trial)
+                        write("trial", **which, form=form, repeat=repeat, **trial)
                 gains = [t / max(a, b) for a, b, t in zip(*speeds.values(), strict=True)]
                 gain = statistics.median(gains)
-                write("row", work=work, algorithm=algorithm, speeds=speeds, gain=gain)
+                write("row", **which, speeds=speeds, gain=gain)
                 shown = ", ".join(f"{form} {statistics.median(of):,.0f}" for form, of in speeds.items())
-                console.print(f"{algorithm}, {work}: {shown} env steps/s; a thread gives {gain:.2f} times the better")
+                console.print(f"{case.called}, {work}: {shown} env steps/s; a thread gives {gain:.2f} times the better")
     console.print(f"written: {path}")
     return 0
 
