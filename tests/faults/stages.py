@@ -52,6 +52,11 @@ class System:
         return self.script[:2]
 
     @property
+    def called(self) -> str:
+        """Number of the script, and what of it."""
+        return f"{self.number}{' over ranks' if self.ranks else ''}{' with PPO' if '--algorithm' in self.words else ''}"
+
+    @property
     def ranks(self) -> bool:
         return self.child.startswith("rank")
 
@@ -76,6 +81,7 @@ SYSTEMS = (
     System("31_sac", SAC, solved=SOLVED),
     System("32_sac_hogwild", (*SAC, "--sessions", "2"), "session 2", SOLVED),
     System("33_trainer_thread", (*SAC, "--trainer-thread", "--steps-per-update", "2"), solved=SOLVED),
+    System("33_trainer_thread", ("--algorithm", "ppo", *PPO, "--trainer-thread"), "", (*SHORT_GAMES, "0"), fills=False),
     System("41_ppo_ranks", (*PPO, *TWO), "rank 1", (*SHORT_GAMES, "0"), fills=False),
     System("42_sac_ranks", (*SAC, *TWO), "rank 1", SOLVED),
     System("09_cuda_graph", (*SETTINGS, *TWO), "rank 1", fills=False, breaks=("learner",)),

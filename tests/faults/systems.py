@@ -229,7 +229,7 @@ KINDS: Sequence[tuple[str, str, Callable[[System, Path], list[Trial]]]] = (
 
 ROWS = tuple(
     Row(
-        f"{system.number}{' over ranks' if system.ranks else ''}: {name}",
+        f"{system.called}: {name}",
         holds,
         0,
         1 if system.child and make is _kills and system.number != "09" else 0,
