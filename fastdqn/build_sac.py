@@ -11,7 +11,7 @@ from torch import nn
 from fastdqn.algorithms.control_work import ControlPlayer, ControlWork
 from fastdqn.algorithms.descent import fused_adam_on
 from fastdqn.algorithms.sac import ControlPolicy, SACLearner, Settings
-from fastdqn.algorithms.sessions import OWN, ControlSession
+from fastdqn.algorithms.sessions import OWN, ControlSession, Owned
 from fastdqn.envs.build import build_described, spaces_of
 from fastdqn.envs.many import build_games, build_vector_env
 from fastdqn.envs.vector import check_num_envs
@@ -115,13 +115,29 @@ def _session_of(
     sessions: int,
     network: nn.Module,  # noqa: ARG001 - the weights come with the descent
     number: int,
-    begun: int,
+    begun: int,  # noqa: ARG001 - each session has begun with its own env steps, which it hears of when it is to load
     descent: Shared | Synced,
 ) -> ControlSession:
-    """Return one of several sessions, in its own process, which builds all that is its own; first weights are those of
-    all."""
+    """Return one of several sessions, in its own process, which builds all that is its own."""
     prepare_memory()
     torch.set_num_threads(run.threads or 1)
+    share = share_of(run.max_env_steps, number, sessions)
+    return ControlSession(
+        *(partial(_own_of, run, game, sac, vector, number, descent), descent),
+        *(sac.batch_size, int(sac.steps_per_update), sac.replay_initial, share, run.checkpoint_replay),
+    )
+
+
+def _own_of(
+    run: RunOptions,
+    game: GameOptions,
+    sac: SACOptions,
+    vector: VectorOptions,
+    number: int,
+    descent: Shared | Synced,
+    begun: int,
+) -> Owned:
+    """Return what one of several sessions has for itself; first weights are those of all."""
     device = torch.device("cpu")
     seeds = player_seeds(run.seed, number, begun)._replace(network=seeds_of(run.seed).network)
     games = build_vector_env(game, vector, seeds.env, continuous=True)
@@ -135,11 +151,7 @@ def _session_of(
         newest=lambda: games.newest,
     )
     policy = ControlPolicy(learner.network, num_actions, sac.replay_initial, _on(device, seeds.policy))
-    share = share_of(run.max_env_steps, number, sessions)
-    return ControlSession(
-        *(games, learner, replay, policy, descent),
-        *(sac.batch_size, int(sac.steps_per_update), sac.replay_initial, share, run.checkpoint_replay),
-    )
+    return Owned(games, learner, replay, policy)
 
 
 def build_learner(

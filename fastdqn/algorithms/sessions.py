@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,14 +42,21 @@ class Joins(Protocol):
         ...
 
 
+class Owned(NamedTuple):
+    """What a session has for itself."""
+
+    games: VectorEnv
+    learner: SACLearner  # whose descent shares its steps
+    replay: BoxReplay  # of these games
+    policy: ControlPolicy  # that plays, with the learner's actor
+
+
 class ControlSession:
     """One of several sessions: N games, a replay, target networks, a temperature and random numbers of its own.
 
     Args:
-        games: that it plays.
-        learner: whose descent shares its steps.
-        replay: of these games.
-        policy: that plays, with the learner's actor.
+        build: what it has for itself, from the env steps that it had been counted with before, 0 for a new run, from
+            which the random numbers follow.
         joins: the learner's descent.
         batch_size: transitions of an update.
         every: env steps for each update.
@@ -60,10 +67,7 @@ class ControlSession:
 
     def __init__(
         self,
-        games: VectorEnv,
-        learner: SACLearner,
-        replay: BoxReplay,
-        policy: ControlPolicy,
+        build: Callable[[int], Owned],
         joins: Joins,
         batch_size: int,
         every: int,
@@ -71,14 +75,14 @@ class ControlSession:
         share: float,
         keeps_replay: bool = True,
     ) -> None:
-        self._games, self._learner, self._replay, self._policy, self._joins = games, learner, replay, policy, joins
+        self._build, self._joins = build, joins
         self._batch_size, self._every, self._initial = batch_size, every, initial
         self._share, self._keeps_replay = share, keeps_replay
         self._env_steps = 0
         self._updates = 0
         self._emptied_at = 0  # env steps at which the replay was last left empty
         self._new = True
-        replay.reset(games.reset())
+        self._have(0)
 
     def piece(self) -> SessionPiece:
         """Play and learn for some env steps; return what is to be said of them."""
@@ -111,6 +115,7 @@ class ControlSession:
         learner = self._learner.state()
         learner["optimizers"] = {name: learner["optimizers"][name] for name in OWN if name in learner["optimizers"]}
         return {
+            "begun": self._begun,
             "env_steps": self._env_steps,
             "updates": self._updates,
             "emptied_at": self._emptied_at,
@@ -123,8 +128,17 @@ class ControlSession:
         }
 
     def load(self, state: Mapping[str, Any]) -> NDArray[np.bool_]:
-        """Continue from there; return which games, (N,), begin anew."""
+        """Continue from there; return which games, (N,), begin anew.
+
+        Where the state has `begun`, `env_steps` and `updates` alone, all do, and the session fills a new replay before
+        it learns.
+        """
+        if state["begun"] != self._begun:
+            self._have(state["begun"])
         self._env_steps, self._updates = state["env_steps"], state["updates"]
+        if "games" not in state:
+            self._emptied_at = self._env_steps
+            return np.ones(self._games.num_envs, bool)
         self._emptied_at, self._new = state["emptied_at"], state["new"]
         self._learner.load_networks(state["learner"])
         for group in self._learner.groups():
@@ -143,3 +157,8 @@ class ControlSession:
     def discard(self, envs: NDArray[np.bool_] | None) -> None:
         """Drop what is unfinished of these games, (N,), which begin anew."""
         self._replay.discard(envs)
+
+    def _have(self, begun: int) -> None:
+        self._begun = begun
+        self._games, self._learner, self._replay, self._policy = self._build(begun)
+        self._replay.reset(self._games.reset())

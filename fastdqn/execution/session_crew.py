@@ -29,7 +29,8 @@ class Sessions(Crew):
 
     A session that has made its share of env steps rests. For a checkpoint all sessions come to a stand, so that what
     they share and what each has for itself are of one moment; what they had played until then and nobody has heard yet
-    is part of it.
+    is part of it. Where one does not stand in time, the checkpoint has what has been counted of each: when the run is
+    resumed they begin anew, with other random numbers, and count on from there.
 
     Args:
         plan: what they do.
@@ -43,6 +44,7 @@ class Sessions(Crew):
         super().__init__(plan, weights, 0, AHEAD, list(descents))  # 0: what a session has played, it says itself
         self._asked_for = [0] * plan.players  # pieces that each has yet to send
         self._pending: deque[tuple[int, SessionPiece]] = deque()  # heard while sessions came to a stand
+        self._counted = [(0, 0)] * plan.players  # env steps and updates of what `take` has returned of each
         self._standing = True
 
     def take(self) -> tuple[int, SessionPiece] | None:
@@ -59,10 +61,11 @@ class Sessions(Crew):
             if not found:
                 return None
             player, piece = found[0]
+        self._counted[player] = piece.total_env_steps, piece.total_updates
         return player + 1, self.placed(piece, player)
 
     def state(self) -> dict[str, Any]:
-        """Return what each session has for itself, and what of its play has not been heard yet."""
+        """Return what has been counted of each session, what it has for itself, and what has not been counted yet."""
         if self._state is not None:
             return self._state
         if self._broken or not self._wait_until_ready() or not self._stand():
@@ -75,7 +78,8 @@ class Sessions(Crew):
                 self._broken = True
                 return self._nothing()
             players.append(pickle.loads(said))
-        return {"players": players, "pending": [[player, _plain(piece)] for player, piece in self._pending]}
+        pending = [[player, _plain(piece)] for player, piece in self._pending]
+        return {**self._nothing(), "players": players, "pending": pending}
 
     def places(self, session: int) -> range:
         """Return where the games of a session, the first is 1, are among those of all."""
@@ -83,15 +87,15 @@ class Sessions(Crew):
 
     def load(self, state: Mapping[str, Any]) -> NDArray[np.bool_]:
         """Let the sessions continue from there; return which games of all begin anew."""
-        if len(state["players"]) == self.plan.players:
-            self._pending.extend((int(player), _piece_of(said)) for player, said in state["pending"])
-        anew = super().load(state)
+        self._counted = [(env_steps, updates) for env_steps, updates in state["counted"]]
+        self._pending.extend((int(player), _piece_of(said)) for player, said in state["pending"])
+        anew = super().load({"players": state["players"] or [_begun_with(*counted) for counted in self._counted]})
         if self._state is not None:  # a signal ends the run before it goes on
             self._state = dict(state)
         return anew
 
     def _nothing(self) -> dict[str, Any]:
-        return {"players": [], "pending": []}
+        return {"players": [], "pending": [], "counted": [list(counted) for counted in self._counted]}
 
     def _begin(self, count: int) -> bool:  # noqa: ARG002 - pieces are asked for as they come
         if not self._wait_until_ready():
@@ -137,6 +141,11 @@ def scalars_of(piece: SessionPiece) -> dict[str, Tensor]:
 def share_of(total: int | None, session: int, sessions: int) -> float:
     """Return the env steps that a session, the first is 0, is to make where all are to make `total`."""
     return math.inf if total is None else total // sessions + (session < total % sessions)
+
+
+def _begun_with(env_steps: int, updates: int) -> dict[str, int]:
+    """Return the state of a session of which nothing is left but what has been counted."""
+    return {"begun": env_steps, "env_steps": env_steps, "updates": updates}
 
 
 def _plain(piece: SessionPiece) -> dict[str, Any]:
