@@ -13,7 +13,9 @@ from fastdqn.algorithms.a2c import Settings as A2CSettings
 from fastdqn.algorithms.form import PLAIN
 from fastdqn.algorithms.ppo import PolicySamples, PPOLearner
 from fastdqn.algorithms.sac import SACLearner, Settings
+from fastdqn.algorithms.sessions import ControlSession
 from fastdqn.build import build_learner
+from fastdqn.build_sac import _session_of
 from fastdqn.execution.hogwild import Shared, Synced
 from fastdqn.execution.processes import Outbox
 from fastdqn.networks.actor_critic import actor_critic
@@ -22,6 +24,7 @@ from fastdqn.options.dqn import AgentOptions, DQNOptions, UpdateOptions
 from fastdqn.options.parts import PartOptions
 from fastdqn.seeds import seeds_of
 from fastdqn.types import Batch, Samples
+from tests.helpers.control import Reach, registered
 from tests.helpers.learners import CPU, SHAPE, random_batch
 
 OBS, ACTIONS, SIZE = 3, 2, 16
@@ -93,3 +96,9 @@ def learn(kind: str, descent: Shared | Synced, updates: int, number: int, outbox
 
 def parameters_of(learner: Any) -> list[torch.Tensor]:
     return [parameter for group in learner.groups() for parameter in group.parameters]
+
+
+def session_of_reach(*args: Any) -> ControlSession:
+    """What a session's process calls that is to play Reach, which Gymnasium has to be told of there."""
+    with registered(Reach=Reach):
+        return _session_of(*args)
