@@ -115,7 +115,7 @@ def _session_of(
     sessions: int,
     network: nn.Module,  # noqa: ARG001 - the weights come with the descent
     number: int,
-    begun: int,  # noqa: ARG001 - each session has begun with its own env steps, which it hears of when it is to load
+    begun: int,  # noqa: ARG001 - what it had been counted with, a session hears when it is to load
     descent: Shared | Synced,
 ) -> ControlSession:
     """Return one of several sessions, in its own process, which builds all that is its own."""

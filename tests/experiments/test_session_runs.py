@@ -1,8 +1,9 @@
-"""32: sessions that did not stand go on counting where they were; two learn a short task; what looks at runs."""
+"""32: sessions that did not stand count on from where they were; two learn a short task; their run is watched."""
 
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,11 @@ from fastdqn.cli.evaluate import evaluate as evaluate_runs
 from fastdqn.execution.session_crew import Sessions
 from tests.helpers.control import Reach, registered
 from tests.helpers.resuming import resume
-from tests.helpers.scripts import SESSIONS, fastdqn_says, records, summary, train
+from tests.helpers.scripts import SESSIONS, fastdqn_says, only_run, records, started, summary, train
 from tests.helpers.sessions import session_of_reach
 
 QUIET = ("--threads", "1", "--checkpoint-minutes", "None", "--log-seconds", "1000")
-FEW = (*QUIET, "--batch-size", "8", "--replay-initial", "20", "--replay-size", "150")
+FEW = (*QUIET, "--hidden", "16", "--batch-size", "8", "--replay-initial", "20", "--replay-size", "150")
 TWO = (*FEW, "--sessions", "2")
 REACH = (
     *(*QUIET, "--game", "Reach-v0", "--sessions", "2", "--num-envs", "2", "--batch-size", "64"),
@@ -37,7 +38,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def never_stand(sessions: Sessions) -> bool:
-    """What is left of sessions that are not heard of in time."""
+    """As where a session is not heard of in time."""
     sessions._broken = True
     return False
 
@@ -57,6 +58,23 @@ def test_sessions_that_did_not_stand_count_on_from_where_they_were(
         for column in ("session_env_steps", "session_updates"):
             values = [line[column] for line in of_one]
             assert values == sorted(values), "it falls, and a curve over it is none"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="needs POSIX signals")
+def test_ctrl_c_while_a_session_is_stopped(tmp_path: Path) -> None:
+    with started(SESSIONS, tmp_path, *TWO, "--max-env-steps", "None", "--stop-score", "None") as run:
+        run.wait_until(lambda: run.updates() > 3)
+        run.players()[0].suspend()
+        run.ctrl_c()
+        code, _, err = run.finish(30)
+    assert code == 130
+    assert "Traceback" not in err
+    begun = summary(only_run(tmp_path))["env_steps"]
+    said = resume(SESSIONS, only_run(tmp_path), "--max-env-steps", str(begun + 600))
+    assert f"resumed at env step {begun:,}, " in said
+    assert "2 games begin anew" in said
+    assert summary(only_run(tmp_path))["env_steps"] == begun + 600
 
 
 def reach(folder: Path, *words: str) -> tuple[list[dict[str, Any]], float]:
