@@ -25,6 +25,7 @@ import contextlib
 import dataclasses
 import itertools
 import json
+import math
 import statistics
 import subprocess
 import sys
@@ -137,7 +138,7 @@ def time_script(row: Row, options: BenchOptions, device: str) -> dict[str, Any]:
         summary, config = (
             json.loads((run / f"{name}.json").read_text(encoding="utf-8")) for name in ("summary", "config")
         )
-    players = config.get("players", {}).get("players", 1) * config.get("sessions", {}).get("sessions", 1)
+    players = playing(config)
     return {
         **steady_state(lines, options.warmup, row.label),
         "players": players,
@@ -147,6 +148,12 @@ def time_script(row: Row, options: BenchOptions, device: str) -> dict[str, Any]:
         "profile": summary["profile"],
         "bootstrap": config.get("returns", {}).get("trace_decay") is None,
     }
+
+
+def playing(config: dict[str, Any]) -> int:
+    """Return how many processes play in a run of this config.json."""
+    several = (("players", "players"), ("sessions", "sessions"), ("ranks", "processes"))
+    return math.prod(config.get(group, {}).get(setting, 1) for group, setting in several)
 
 
 def steady_state(lines: list[dict[str, Any]], warmup: float, label: str) -> dict[str, Any]:

@@ -2,17 +2,25 @@
 
     python bench/scaling.py                                # the times of an all-reduce, and a line through them
     python bench/scaling.py --update-ms 12 --mbytes 0.04   # and the speed-up of updates that take so long alone
+    python bench/scaling.py --fps bench/results/WHEN-fps-cpu.jsonl --mbytes 6.8   # as long as it has measured
+    python bench/scaling.py --update-ms 12 --mbytes 0.000004,0.54,0.27   # with SAC's three all-reduces for each update
 
 A ring all-reduce of B bytes over n ranks sends 2 (n - 1) messages one after the other, and 2 (n - 1) / n of the bytes
 (Patarasuk & Yuan 2009): t(n, B) = 2 (n - 1) (latency + B / (n bandwidth)). Latency and bandwidth are fitted to what is
 measured here, by least squares. With c seconds of playing and computing for each update, all that each rank does
-beside, n ranks do n times as much work in c + t(n, B) seconds instead of c: speed-up(n) = n c / (c + t(n, B)). That
-leaves out ranks that wait for the slowest, and cores that are fewer than ranks.
+beside, n ranks do n times as much work in c + t seconds instead of c: speed-up(n) = n c / (c + t), where t is the sum
+of t(n, B) over the all-reduces of an update. PPO makes one; SAC makes three, of temperature, critics and actor.
+
+That leaves out ranks that wait for the slowest, cores that are fewer than ranks, and the few numbers that ranks say to
+each other between two updates: how many env steps there were, and whether to go on, once for each rollout of PPO and
+each env step of SAC.
 """
 
 import startup  # noqa: F401 - first: Ctrl-C during the imports below
 
 import dataclasses
+import json
+import math
 import os
 import statistics
 import sys
@@ -49,8 +57,10 @@ class ScalingOptions:
     """All-reduces that are timed, of which the median counts."""
     update_ms: float | None = None
     """Milliseconds of playing and computing for each update of one process alone."""
-    mbytes: float = 0.04
-    """Megabytes of its gradients."""
+    fps: Path | None = None
+    """Take them from JSON lines of bench/fps.py, whose first row is one process alone."""
+    mbytes: str = "0.04"
+    """Megabytes of the gradients of each all-reduce of an update, separated by commas."""
 
 
 class Link(NamedTuple):
@@ -65,9 +75,11 @@ def all_reduce_seconds(link: Link, ranks: int, size: float) -> float:
     return 2 * (ranks - 1) * (link.latency + size / (ranks * link.bandwidth))
 
 
-def speed_up(link: Link, ranks: int, size: float, computing: float) -> float:
-    """Return the speed-up over one rank, of updates that take `computing` seconds alone."""
-    return ranks * computing / (computing + all_reduce_seconds(link, ranks, size))
+def speed_up(link: Link, ranks: int, sizes: Sequence[float], computing: float) -> float:
+    """Return the speed-up over one rank, of updates that take `computing` seconds alone and then all-reduce so many
+    bytes one after the other.
+    """
+    return ranks * computing / (computing + sum(all_reduce_seconds(link, ranks, size) for size in sizes))
 
 
 def fitted(measured: Sequence[tuple[int, float, float]]) -> Link:
@@ -128,24 +140,63 @@ def numbers(said: str, option: str) -> list[int]:
     return [int(word) for word in words]
 
 
-def table(link: Link, size: float, computing: float) -> list[str]:
+def megabytes(said: str) -> list[float]:
+    """Return the sizes that --mbytes lists, in bytes.
+
+    Raises:
+        UserError: it lists something else.
+    """
+    try:
+        sizes = [1e6 * float(word) for word in said.split(",")]
+    except ValueError:
+        sizes = []
+    if not sizes or not all(0.0 < size < math.inf for size in sizes):
+        raise UserError(f"--mbytes must be numbers above 0, separated by commas, not {said}.")
+    return sizes
+
+
+def computing_of(path: Path) -> tuple[str, float]:
+    """Return what the first row in JSON lines of bench/fps.py is called, and its seconds for each update.
+
+    Raises:
+        UserError: there is no such row.
+    """
+    try:
+        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        row = next(line for line in lines if line["kind"] == "row")
+        return str(row["row"]), 1.0 / float(row["updates_per_s"])
+    except OSError as error:
+        raise UserError(f"--fps {path} cannot be read: {error.strerror}.") from error
+    except (ValueError, KeyError, TypeError, StopIteration) as error:
+        raise UserError(f"--fps {path} has no row of bench/fps.py.") from error
+
+
+def table(link: Link, sizes: Sequence[float], computing: float) -> list[str]:
     """Return the lines of the speed-ups on paper."""
+    each = " and ".join(f"{size / 1e6:g}" for size in sizes)
     lines = [
-        f"on paper, updates of {1000 * computing:.2f} ms alone and gradients of {size / 1e6:g} MB:",
-        "| ranks | all-reduce, ms | speed-up | of the ideal |",
+        f"on paper, updates of {1000 * computing:.2f} ms alone and gradients of {each} MB:",
+        "| ranks | all-reduces, ms | speed-up | of the ideal |",
         "| --- | --- | --- | --- |",
     ]
     for ranks in RANKS:
-        gain = speed_up(link, ranks, size, computing)
-        taken = 1000 * all_reduce_seconds(link, ranks, size)
+        gain = speed_up(link, ranks, sizes, computing)
+        taken = 1000 * sum(all_reduce_seconds(link, ranks, size) for size in sizes)
         lines.append(f"| {ranks} | {taken:.2f} | {gain:.2f} | {gain / ranks:.0%} |")
     return lines
 
 
 def bench(options: ScalingOptions) -> int:
     ranks = numbers(options.ranks, "--ranks")
-    if min(ranks) < 2 or options.repeats < 1 or (options.update_ms or 1.0) <= 0 or options.mbytes <= 0:
-        raise UserError("--ranks must be at least 2, --repeats at least 1, --update-ms and --mbytes more than 0.")
+    update_ms = 1.0 if options.update_ms is None else options.update_ms
+    if min(ranks) < 2 or options.repeats < 1 or not 0.0 < update_ms < math.inf:
+        raise UserError("--ranks must be at least 2, --repeats at least 1, and --update-ms a number above 0.")
+    sizes = megabytes(options.mbytes)
+    alone = None if options.update_ms is None else ("", options.update_ms / 1000.0)
+    if options.fps is not None:
+        if alone is not None:
+            raise UserError("--fps says what --update-ms says; give one of them.")
+        alone = computing_of(options.fps)
     console = Console(highlight=False, soft_wrap=True)
     found = measured(ranks, options.repeats)
     console.print(f"all-reduce by gloo on {process.cores()} cores, one thread each:")
@@ -154,8 +205,9 @@ def bench(options: ScalingOptions) -> int:
         console.print(f"| {count} | {size / 1e6:g} | {1000 * seconds:.2f} |")
     link = fitted(found)
     console.print(f"latency {1e6 * link.latency:.0f} us, bandwidth {link.bandwidth / 1e6:.0f} MB/s")
-    if options.update_ms is not None:
-        console.print("\n".join(table(link, options.mbytes * 1e6, options.update_ms / 1000.0)))
+    if alone is not None:
+        row, computing = alone
+        console.print("\n".join([*([row] if row else []), *table(link, sizes, computing)]))
     return 0
 
 

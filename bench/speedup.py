@@ -1,7 +1,7 @@
 """How PPO and SAC speed up over ranks: 41 on CartPole-v1 and 42 on Pendulum-v1, with the published settings.
 
     python bench/speedup.py
-    python bench/speedup.py --only sac --worlds 1,2 --env-steps 2000
+    python bench/speedup.py --only sac --worlds 1,2 --env-steps 4000
     python bench/speedup.py --only ppo --worlds 1,2 --env-steps 4000 --rollout-steps 512 --batch-sizes 64
     python bench/speedup.py --batch-sizes 256,1024,4096 --hidden 64,256,1024 --worlds 1,2
 
@@ -10,7 +10,10 @@ total 1), where the totals are env steps and the wall times are of whole runs, i
 a thread, and 31) has the settings of one rank. For each algorithm there are four figures: the mean score of 100 games
 over env steps a process, over env steps in total and over wall time, and bars of the speed-ups beside the ideal.
 Several batch or network sizes make all runs once for each, and a figure of the speed-up of the most ranks over them.
-JSON lines, and the figures, go to --out.
+JSON lines, the figures and the folders of the runs go to --out, and so do two GIFs of the most ranks' agent, one as it
+began and one as it has become, where pygame is installed.
+
+Each run is made once. Speeds in turns, of PPO on Pong too, are what bench/fps.py measures.
 """
 
 import startup  # noqa: F401 - first: Ctrl-C during the imports below
@@ -20,8 +23,7 @@ import itertools
 import json
 import subprocess
 import sys
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,8 +37,11 @@ from bench.fps import exit_code
 from bench.scaling import numbers
 from fastdqn import process
 from fastdqn.cli.parser import parsed
+from fastdqn.cli.watch import Watch, watch
 from fastdqn.errors import RunError, UserError
+from fastdqn.options.actor_critic import PPOOptions
 from fastdqn.options.ranks import published_changes
+from fastdqn.options.sac import SACOptions
 from fastdqn.runs.machine import environment
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -82,7 +87,7 @@ class SpeedupOptions:
     seed: int = 0
     """Of all runs."""
     out: Path = ROOT / "bench" / "results"
-    """Folder for JSON lines and figures."""
+    """Folder for JSON lines, figures, GIFs and the folders of the runs."""
 
 
 class Trial(NamedTuple):
@@ -93,6 +98,49 @@ class Trial(NamedTuple):
     total: int  # env steps of all ranks
     updates: int
     curve: list[tuple[int, float, float]]  # env steps in total, seconds, mean score of 100 games, wherever games ended
+
+
+def sizes_of(name: str, options: SpeedupOptions) -> list[dict[str, int]]:
+    """Return the batch and network sizes that an algorithm is run with, in turn: one without any, for its own, where
+    none are asked for.
+
+    Raises:
+        UserError: they are no numbers.
+    """
+    if not (options.batch_sizes or options.hidden):
+        return [{}]
+    algorithm = ALGORITHMS[name]
+    published = published_changes(algorithm.game, 1, name == "sac")[algorithm.group]["batch_size"]
+    usual = PPOOptions().hidden if name == "ppo" else SACOptions().hidden
+    batches = numbers(options.batch_sizes, "--batch-sizes") if options.batch_sizes else [published]
+    units = numbers(options.hidden, "--hidden") if options.hidden else [usual]
+    return [{"batch_size": batch, "hidden": hidden} for batch, hidden in itertools.product(batches, units)]
+
+
+def worlds_of(options: SpeedupOptions) -> list[int]:
+    """Return the numbers of processes, 1 among them.
+
+    Raises:
+        UserError: they are no numbers.
+    """
+    return sorted({1, *numbers(options.worlds, "--worlds")})
+
+
+def planned(options: SpeedupOptions) -> Iterator[tuple[str, dict[str, int], int]]:
+    """Yield algorithm, sizes and number of processes of every run.
+
+    Raises:
+        UserError: an option makes no sense.
+    """
+    names = [name.strip() for name in options.only.split(",")]
+    if unknown := [name for name in names if name not in ALGORITHMS]:
+        raise UserError(f"--only {unknown[0]}: there is no such algorithm here; there are {', '.join(ALGORITHMS)}.")
+    given = [size for size in (options.threads, options.env_steps, options.rollout_steps) if size is not None]
+    if min(given) < 1:
+        raise UserError("--threads, --env-steps and --rollout-steps must be at least 1.")
+    for name in names:
+        for varied in sizes_of(name, options):
+            yield from ((name, varied, world) for world in (PLAIN, *worlds_of(options)))
 
 
 def command_of(name: str, world: int, options: SpeedupOptions, varied: Mapping[str, int], folder: str) -> list[str]:
@@ -117,20 +165,19 @@ def command_of(name: str, world: int, options: SpeedupOptions, varied: Mapping[s
     return [sys.executable, str(ROOT / "experiments" / f"{script}.py"), *words, *ranked, *common]
 
 
-def trial_of(name: str, world: int, options: SpeedupOptions, varied: Mapping[str, int]) -> Trial:
-    """Run once.
+def trial_of(name: str, world: int, options: SpeedupOptions, varied: Mapping[str, int], folder: Path) -> Trial:
+    """Run once; the run's folder is the only one in `folder`.
 
     Raises:
         RunError: it failed.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        command = command_of(name, world, options, varied, folder)
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
-        if done.returncode != 0:
-            raise RunError(f"{Path(command[1]).stem} failed with exit code {done.returncode}:\n{done.stderr.strip()}")
-        run = next(Path(folder).iterdir())
-        summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
-        lines = [json.loads(line) for line in (run / "episodes.jsonl").read_text(encoding="utf-8").splitlines()]
+    command = command_of(name, world, options, varied, str(folder))
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    if done.returncode != 0:
+        raise RunError(f"{Path(command[1]).stem} failed with exit code {done.returncode}:\n{done.stderr.strip()}")
+    run = next(folder.iterdir())
+    summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
+    lines = [json.loads(line) for line in (run / "episodes.jsonl").read_text(encoding="utf-8").splitlines()]
     return Trial(world, summary["elapsed"], summary["env_steps"], summary["updates"], curve_of(lines))
 
 
@@ -207,22 +254,44 @@ def places_of(trial: Trial, point: tuple[int, float, float]) -> dict[str, float]
     return {"process": env_steps / max(trial.world, 1), "total": env_steps, "time": seconds}
 
 
+def lines_of_sizes(gains: Mapping[tuple[int, int], float]) -> tuple[str, dict[str, list[tuple[int, float]]]]:
+    """Return what the speed-ups by batch and network size are drawn over, batches unless there is but one size of them,
+    and a line of points for each of the others.
+    """
+    over = 0 if len({batch for batch, _ in gains}) > 1 else 1
+    lines: dict[str, list[tuple[int, float]]] = {}
+    for sizes, gain in sorted(gains.items()):
+        other = f"{sizes[1]} units" if over == 0 else f"batches of {sizes[0]}"
+        lines.setdefault(other, []).append((sizes[over], gain))
+    return ("batch of each process", "units of each hidden layer")[over], lines
+
+
 def draw_sizes(name: str, gains: Mapping[tuple[int, int], float], world: int, threads: int, path: Path) -> None:
-    """Draw the speed-up of the most ranks over batch sizes, a line for each network."""
+    """Draw the speed-up of the most ranks over batch or network sizes."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7.0, 4.5), layout="constrained")
     panel: Any = figure.subplots()
-    for hidden in sorted({hidden for _, hidden in gains}):
-        points = sorted((batch, gain) for (batch, other), gain in gains.items() if other == hidden)
-        panel.plot(*zip(*points, strict=True), "o-", label=f"{hidden} units")
+    words, lines = lines_of_sizes(gains)
+    for other, points in lines.items():
+        panel.plot(*zip(*points, strict=True), "o-", label=other)
     panel.axhline(world, color="gray", linestyle=":", label="ideal")
     panel.set_xscale("log", base=2)
     machine = f"{process.cores()} cores, {threads} thread{'s' if threads > 1 else ''} each"
-    panel.set(xlabel="batch of each process", ylabel=f"speed-up of {world} processes")
+    panel.set(xlabel=words, ylabel=f"speed-up of {world} processes")
     panel.set_title(_title(ALGORITHMS[name], machine))
     panel.legend()
     figure.savefig(path, dpi=120)
+
+
+def draw_games(run: Path, stem: Path) -> None:
+    """Let `fastdqn watch` draw a game of a run's agent as it began, and one as it has become.
+
+    Raises:
+        UserError: what draws the game is not installed.
+    """
+    for kind in ("untrained", "trained"):
+        watch(Watch(run, out=stem.with_name(f"{stem.name}-{kind}.gif"), untrained=kind == "untrained"))
 
 
 def _title(algorithm: Algorithm, machine: str) -> str:
@@ -230,50 +299,43 @@ def _title(algorithm: Algorithm, machine: str) -> str:
 
 
 def bench(options: SpeedupOptions) -> int:
-    names = [name.strip() for name in options.only.split(",")]
-    if unknown := [name for name in names if name not in ALGORITHMS]:
-        raise UserError(f"--only {unknown[0]}: there is no such algorithm here; there are {', '.join(ALGORITHMS)}.")
-    worlds = sorted({1, *numbers(options.worlds, "--worlds")})
-    given = [size for size in (options.threads, options.env_steps, options.rollout_steps) if size is not None]
-    if min(given) < 1:
-        raise UserError("--threads, --env-steps and --rollout-steps must be at least 1.")
-    sizes: list[list[dict[str, int]]] = [
-        [{setting: size} for size in numbers(words, option)] if words else [{}]
-        for setting, words, option in (
-            ("batch_size", options.batch_sizes, "--batch-sizes"),
-            ("hidden", options.hidden, "--hidden"),
-        )
-    ]
-    console = Console(highlight=False, soft_wrap=True)
+    plan = list(planned(options))
+    console = Console(highlight=False, soft_wrap=True, markup=False)
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / f"{datetime.now():%Y%m%d-%H%M%S}-speedup.jsonl"
     settings = {name: str(value) for name, value in dataclasses.asdict(options).items() if name != "out"}
+    gains: dict[str, dict[tuple[int, int], float]] = {}
     with path.open("w", encoding="utf-8", buffering=1) as file:
 
         def write(kind: str, **values: Any) -> None:
             file.write(json.dumps({"kind": kind, **values}) + "\n")
 
         write("environment", options=settings, **environment(torch.device("cpu")))
-        for name in names:
-            gains: dict[tuple[int, int], float] = {}
-            for batch, hidden in itertools.product(*sizes):
-                varied = {**batch, **hidden}
-                trials: list[Trial] = []
-                for world in (PLAIN, *worlds):
-                    trials.append(trial_of(name, world, options, varied))
-                    write("trial", algorithm=name, **varied, **trials[-1]._asdict())
-                found = speed_ups(trials)
-                write("row", algorithm=name, **varied, speed_ups=found)
-                more = "".join(f", {setting.replace('_', ' ')} {value}" for setting, value in varied.items())
-                console.print("\n".join([f"{ALGORITHMS[name].title}{more}", *said(trials)]))
-                gains[varied.get("batch_size", 0), varied.get("hidden", 0)] = found[worlds[-1]]
-                stem = "-".join([path.stem, name, *(f"{setting[0]}{value}" for setting, value in varied.items())])
-                for figure in draw(name, trials, options.threads, options.out / stem):
-                    console.print(f"written: {figure}")
-            if len(gains) > 1:
-                drawn = options.out / f"{path.stem}-{name}-sizes.png"
-                draw_sizes(name, gains, worlds[-1], options.threads, drawn)
-                console.print(f"written: {drawn}")
+        for (name, sizes), runs in itertools.groupby(plan, lambda run: (run[0], tuple(run[1].items()))):
+            varied = dict(sizes)
+            called = "-".join([name, *(f"{setting[0]}{value}" for setting, value in sizes)])
+            trials: list[Trial] = []
+            for _, _, world in runs:
+                trials.append(trial_of(name, world, options, varied, path.with_suffix("") / f"{called}-{world}"))
+                write("trial", algorithm=name, **varied, **trials[-1]._asdict())
+            found = speed_ups(trials)
+            write("row", algorithm=name, **varied, speed_ups=found)
+            more = "".join(f", {setting.replace('_', ' ')} {value}" for setting, value in sizes)
+            console.print("\n".join([f"{ALGORITHMS[name].title}{more}", *said(trials)]))
+            if varied:
+                gains.setdefault(name, {})[varied["batch_size"], varied["hidden"]] = found[trials[-1].world]
+            stem = path.with_name(f"{path.stem}-{called}")
+            for figure in draw(name, trials, options.threads, stem):
+                console.print(f"written: {figure}")
+            try:
+                draw_games(next((path.with_suffix("") / f"{called}-{trials[-1].world}").iterdir()), stem)
+            except UserError as error:
+                console.print(f"no GIFs: {error} The runs stay in {path.with_suffix('')}, for fastdqn watch.")
+    for name, by_size in gains.items():
+        if len(by_size) > 1:
+            drawn = path.with_name(f"{path.stem}-{name}-sizes.png")
+            draw_sizes(name, by_size, worlds_of(options)[-1], options.threads, drawn)
+            console.print(f"written: {drawn}")
     console.print(f"written: {path}")
     return 0
 

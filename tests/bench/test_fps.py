@@ -167,6 +167,13 @@ def test_each_row_has_its_own_ceilings() -> None:
     }
 
 
+def test_all_that_play_are_counted() -> None:
+    """Each rank has games of its own."""
+    assert fps.playing({}) == 1
+    assert fps.playing({"players": {"players": 4}, "vector": {"num_envs": 8}}) == 4
+    assert fps.playing({"sessions": {"sessions": 3}, "ranks": {"processes": 2}}) == 6
+
+
 def test_players_share_the_games_of_a_ceiling() -> None:
     rungs = {rung.script[:2]: fps_ladder.Row(rung.script, rung) for rung in fps_ladder.LADDER}
     options = fps.BenchOptions(extra=("--env-threads", "2"))

@@ -1,16 +1,34 @@
-"""bench/speedup.py and bench/scaling.py: figures by hand, the published settings word by word, mistakes."""
+"""bench/speedup.py and bench/scaling.py: figures by hand, published settings word by word, mistakes, small runs."""
 
 from __future__ import annotations
 
+import json
 import math
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from bench.scaling import Link, all_reduce_seconds, fitted, numbers, speed_up, table
-from bench.speedup import PLAIN, SpeedupOptions, Trial, bench, command_of, curve_of, draw, draw_sizes, said, speed_ups
+from bench import scaling, speedup
+from bench.scaling import Link, ScalingOptions, all_reduce_seconds, fitted, numbers, speed_up, table
+from bench.speedup import (
+    PLAIN,
+    SpeedupOptions,
+    Trial,
+    bench,
+    command_of,
+    curve_of,
+    draw,
+    draw_sizes,
+    lines_of_sizes,
+    said,
+    sizes_of,
+    speed_ups,
+)
 from fastdqn.errors import UserError
-from tests.helpers.scripts import parse
+from tests.helpers import forks
+from tests.helpers.scripts import parse, summary
 
 TRIALS = [
     Trial(PLAIN, 110.0, 1000, 10, [(500, 50.0, 1.0), (1000, 110.0, 2.0)]),
@@ -49,6 +67,66 @@ def test_four_figures_and_one_of_sizes(tmp_path: Path) -> None:
     assert all(path.stat().st_size > 5_000 for path in (*written, tmp_path / "sizes.png"))
 
 
+def test_sizes_that_are_not_asked_for_are_those_of_the_algorithm() -> None:
+    assert sizes_of("ppo", SpeedupOptions()) == [{}]
+    hidden = SpeedupOptions(hidden="64,1024")
+    assert sizes_of("ppo", hidden) == [{"batch_size": 4096, "hidden": size} for size in (64, 1024)]
+    batches = SpeedupOptions(batch_sizes="256,512")
+    assert sizes_of("sac", batches) == [{"batch_size": size, "hidden": 256} for size in (256, 512)]
+
+
+def test_speed_ups_are_drawn_over_what_has_several_sizes() -> None:
+    """With one batch size alone all points would lie above each other."""
+    assert lines_of_sizes({(4096, 64): 1.2, (4096, 1024): 1.6}) == (
+        "units of each hidden layer",
+        {"batches of 4096": [(64, 1.2), (1024, 1.6)]},
+    )
+    assert lines_of_sizes({(512, 64): 1.6, (256, 64): 1.2, (256, 128): 1.4, (512, 128): 1.7}) == (
+        "batch of each process",
+        {"64 units": [(256, 1.2), (512, 1.6)], "128 units": [(256, 1.4), (512, 1.7)]},
+    )
+
+
+NO_PYGAME = 'no GIFs: CartPole-v1 cannot be drawn: pygame is not installed, run `pip install "gymnasium[classic'
+
+
+def forked(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+    """Run a program without the seconds that its imports take."""
+    return forks.run(command[1:])
+
+
+def test_a_small_run_leaves_records_figures_and_agents_to_look_at(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(speedup.subprocess, "run", forked)
+    words: dict[str, Any] = {"env_steps": 64, "rollout_steps": 64, "batch_sizes": "16,32"}
+    assert bench(SpeedupOptions(only="ppo", worlds="2", out=tmp_path, **words)) == 0
+    (file,) = tmp_path.glob("*.jsonl")
+    lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    trials = [line for line in lines if line["kind"] == "trial"]
+    assert [(one["batch_size"], one["world"]) for one in trials] == [
+        (batch, world) for batch in (16, 32) for world in (PLAIN, 1, 2)
+    ]
+    assert all(one["total"] >= 64 * max(one["world"], 1) and one["wall"] > 0 < one["updates"] for one in trials)
+    gains = [line["speed_ups"] for line in lines if line["kind"] == "row"]
+    assert [set(one) for one in gains] == [{"1", "2"}] * 2
+    assert (tmp_path / f"{file.stem}-ppo-sizes.png").stat().st_size > 5_000
+    run = next((tmp_path / file.stem / "ppo-b16-h64-2").iterdir())
+    assert (run / "weights.safetensors").exists()
+    assert summary(run)["env_steps"] == trials[2]["total"]
+    drawn = sorted(path.name for path in tmp_path.glob("*.gif"))
+    assert drawn == [f"{file.stem}-ppo-b{b}-h64-{kind}.gif" for b in (16, 32) for kind in ("trained", "untrained")] or (
+        drawn == [] and capsys.readouterr().out.count(NO_PYGAME) == 2
+    )
+
+
+def test_both_agents_are_drawn(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    drawn: list[tuple[str, bool]] = []
+    monkeypatch.setattr(speedup, "watch", lambda asked: drawn.append((asked.out.name, asked.untrained)))
+    speedup.draw_games(tmp_path, tmp_path / "now-ppo")
+    assert drawn == [("now-ppo-untrained.gif", True), ("now-ppo-trained.gif", False)]
+
+
 @pytest.mark.parametrize("world", [PLAIN, 1, 4])
 @pytest.mark.parametrize("name", ["ppo", "sac"])
 def test_runs_have_the_published_settings(name: str, world: int) -> None:
@@ -73,11 +151,46 @@ def test_the_model_on_paper_by_hand() -> None:
     link = Link(1e-3, 1e9)
     assert all_reduce_seconds(link, 2, 1e6) == pytest.approx(3e-3)
     assert all_reduce_seconds(link, 1, 1e6) == 0.0
-    assert speed_up(link, 2, 1e6, 9e-3) == pytest.approx(2 * 9 / 12)
-    assert speed_up(link, 1, 1e6, 9e-3) == 1.0
-    lines = table(link, 1e6, 9e-3)
+    assert speed_up(link, 2, [1e6], 9e-3) == pytest.approx(2 * 9 / 12)
+    assert speed_up(link, 1, [1e6], 9e-3) == 1.0
+    lines = table(link, [1e6], 9e-3)
     assert "| 2 | 3.00 | 1.50 | 75% |" in lines
     assert lines[-1].startswith("| 64 | ")
+
+
+def test_all_reduces_of_an_update_add_up() -> None:
+    """Three of 3 ms each, beside 9 ms: two ranks are as fast as one."""
+    link = Link(1e-3, 1e9)
+    assert speed_up(link, 2, [1e6] * 3, 9e-3) == pytest.approx(1.0)
+    lines = table(link, [1e6, 1e6, 1e6], 9e-3)
+    assert lines[0] == "on paper, updates of 9.00 ms alone and gradients of 1 and 1 and 1 MB:"
+    assert "| 2 | 9.00 | 1.00 | 50% |" in lines
+    assert scaling.megabytes("0.5, 4e-6") == [5e5, 4.0]
+
+
+def test_an_update_takes_as_long_as_was_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A real all-reduce between two processes, and the table of updates that come 250 times a second."""
+    file = tmp_path / "fps.jsonl"
+    rows = [{"kind": "environment"}, *({"kind": "row", "row": f"41 {n}", "updates_per_s": n} for n in (250.0, 9.0))]
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    assert scaling.bench(ScalingOptions(ranks="2", repeats=1, fps=file)) == 0
+    said_ = capsys.readouterr().out.splitlines()
+    assert [line.split(" | ")[:2] for line in said_[3:6]] == [["| 2", f"{size:g}"] for size in scaling.MEGABYTES]
+    assert said_[7:9] == ["41 250.0", "on paper, updates of 4.00 ms alone and gradients of 0.04 MB:"]
+    assert said_[11] == "| 1 | 0.00 | 1.00 | 100% |"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"mbytes": "0"}, {"mbytes": "1,x"}, {"update_ms": 0.0}, {"ranks": "1"}),
+        *({"fps": Path("none.jsonl")}, {"fps": Path(__file__)}, {"fps": Path("any"), "update_ms": 1.0}),
+    ],
+)
+def test_mistakes_of_scaling_are_one_sentence(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scaling, "measured", None)
+    with pytest.raises(UserError, match=r"^--.*\.$"):
+        scaling.bench(ScalingOptions(**options))
 
 
 def test_latency_and_bandwidth_are_found_again() -> None:
