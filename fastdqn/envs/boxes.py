@@ -13,6 +13,9 @@ from gymnasium.spaces import Box, Discrete
 from fastdqn.envs.own import OwnEnv, check_actions, kind_of, plain_said_of, said_of
 from fastdqn.errors import RunError, UserError
 
+_EXTRAS = {"mujoco": "mujoco", "pygame": "watch", "box2d": "box2d"}
+"""Of fastdqn, by what an environment says that it lacks."""
+
 
 class BoxEnv(OwnEnv):
     """A registered environment: its actions from 0 to A - 1, its vectors (D,) as float32.
@@ -36,7 +39,7 @@ class BoxEnv(OwnEnv):
             picture: Any = self.env.render()
         except (gymnasium.error.DependencyNotInstalled, ImportError) as error:
             missing = getattr(error, "name", None)
-            way = f"; pip install {missing.partition('.')[0]}" if missing else ""
+            way = f"; pip install {missing.partition('.')[0]}" if missing else _extra_for(error)
             raise UserError(f"{self.name} cannot be drawn: {plain_said_of(error)}{way}.") from error
         except Exception as error:
             if "mujoco" in type(self.env.unwrapped).__module__:
@@ -54,8 +57,8 @@ class BoxEnv(OwnEnv):
             known = gymnasium.spec(self.name)
             return gymnasium.make(known, render_mode="rgb_array", disable_env_checker=True)
         except gymnasium.error.DependencyNotInstalled as error:
-            extra = "; fastdqn's extra has it: pip install 'fastdqn[mujoco]'" if "mujoco" in str(error).lower() else ""
-            raise UserError(f"{self.name} needs a package that is missing: {plain_said_of(error)}{extra}.") from error
+            said = f"{plain_said_of(error)}{_extra_for(error)}"
+            raise UserError(f"{self.name} needs a package that is missing: {said}.") from error
         except Exception as error:  # whatever an environment's own constructor raises
             raise UserError(f"The environment {self.name} cannot be made: {said_of(error)}.") from error
 
@@ -128,3 +131,9 @@ class EitherEnv(ControlEnv):
     def _check_actions(self, actions: Any) -> None:
         self._numbered = not isinstance(actions, Box)
         (BoxEnv if self._numbered else ControlEnv)._check_actions(self, actions)
+
+
+def _extra_for(error: Exception) -> str:
+    """Return what is said of fastdqn's extra that has what is missing; nothing if none has it."""
+    extra = next((_EXTRAS[word] for word in _EXTRAS if word in str(error).lower()), None)
+    return f"; fastdqn's extra has it: pip install 'fastdqn[{extra}]'" if extra else ""

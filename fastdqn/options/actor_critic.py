@@ -274,8 +274,10 @@ ACTOR_CRITICS: Mapping[str, ActorCriticPreset] = {
         },
     ),
     "MountainCarContinuous-v0": ActorCriticPreset(
-        "rl-baselines3-zoo, hyperparams/ppo.yml, but for its exploration that depends on the state (gSDE) and its "
-        "normalised observations and rewards; the score is what Gymnasium asks",
+        "rl-baselines3-zoo, hyperparams/ppo.yml, but for its exploration that depends on the state (gSDE), whose "
+        "deviations begin at exp(-3.29), where they are 1 here, its first weights, which are PyTorch's "
+        "(ortho_init=False), where they are orthogonal here, and its normalised observations and rewards; the score is "
+        "what Gymnasium asks",
         {
             "vector": {"num_envs": 1},
             "run": {"max_env_steps": 20_000, "stop_score": 90.0},

@@ -139,7 +139,9 @@ SAC_PRESETS: Mapping[str, SACPreset] = {
         {"run": {"max_env_steps": 50_000, "stop_score": -200.0}, "sac": {"learning_rate": 1e-3}},
     ),
     "MountainCarContinuous-v0": SACPreset(
-        "rl-baselines3-zoo, hyperparams/sac.yml, but for its exploration that depends on the state (gSDE)",
+        "rl-baselines3-zoo, hyperparams/sac.yml, but for its exploration that depends on the state (gSDE), whose "
+        "deviations begin at exp(-3.67), its updates, which come 32 at a time (train_freq, gradient_steps), where "
+        "there is one after each env step here, and its start without random env steps",
         {
             "run": {"max_env_steps": 50_000, "stop_score": 90.0},
             "sac": {
@@ -154,8 +156,9 @@ SAC_PRESETS: Mapping[str, SACPreset] = {
         },
     ),
     "BipedalWalker-v3": SACPreset(
-        "rl-baselines3-zoo, hyperparams/sac.yml, but for its exploration that depends on the state (gSDE) and its "
-        "networks of 400 and 300 units",
+        "rl-baselines3-zoo, hyperparams/sac.yml, but for its exploration that depends on the state (gSDE), whose "
+        "deviations begin at exp(-3), its updates, which come 64 at a time (train_freq, gradient_steps), where there "
+        "is one after each env step here, and its networks of 400 and 300 units",
         {
             "run": {"max_env_steps": 500_000, "stop_score": 300.0},
             "sac": {

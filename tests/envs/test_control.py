@@ -18,6 +18,7 @@ from fastdqn.errors import RunError, UserError
 from fastdqn.options.game import OWN_GAME, GameOptions, VectorOptions
 from fastdqn.types import VectorStep
 from tests.helpers.control import Ears, registered
+from tests.helpers.scripts import ROOT
 
 SEED = np.random.SeedSequence(7)
 FLOAT = np.float32
@@ -205,17 +206,31 @@ def test_ids_are_known_in_any_case() -> None:
     assert games.control_id("pendulum-V1") == "Pendulum-v1"
 
 
-def test_a_missing_package_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("name", "said", "extra"),
+    [
+        ("HalfCheetah-v5", 'MuJoCo is not installed, run `pip install "gymnasium[mujoco]"`', "mujoco"),
+        ("BipedalWalker-v3", 'Box2D is not installed, run `pip install "gymnasium[box2d]"`', "box2d"),
+        ("Pendulum-v1", "JAX is not installed", None),
+    ],
+)
+def test_a_missing_package_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, name: str, said: str, extra: str | None
+) -> None:
     def make(*_: Any, **__: Any) -> Any:
-        raise gymnasium.error.DependencyNotInstalled('MuJoCo is not installed, run `pip install "gymnasium[mujoco]"`')
+        raise gymnasium.error.DependencyNotInstalled(said)
 
     monkeypatch.setattr(gymnasium, "make", make)
     with pytest.raises(UserError) as caught:
-        build_env(game_of("HalfCheetah-v5"), continuous=True)
-    assert str(caught.value) == (
-        'HalfCheetah-v5 needs a package that is missing: MuJoCo is not installed, run `pip install "gymnasium[mujoco]"`'
-        "; fastdqn's extra has it: pip install 'fastdqn[mujoco]'."
-    )
+        build_env(game_of(name), continuous=True)
+    hint = f"; fastdqn's extra has it: pip install 'fastdqn[{extra}]'" if extra else ""
+    assert str(caught.value) == f"{name} needs a package that is missing: {said}{hint}."
+
+
+def test_extras_have_what_the_sentences_say() -> None:
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    for extra, needs in (("mujoco", "mujoco"), ("box2d", "box2d"), ("watch", "classic-control")):
+        assert f'\n{extra} = ["gymnasium[{needs}]>=' in project
 
 
 @pytest.mark.parametrize(("name", "continuous"), [("Pendulum-v1", True), ("CartPole-v1", False)])
@@ -227,8 +242,9 @@ def test_without_pygame_one_sentence_says_how_to_get_it(
     env.reset(seed=0)
     with pytest.raises(UserError) as caught:
         env.render()
-    said = f'{name} cannot be drawn: pygame is not installed, run `pip install "gymnasium[classic-control]"`.'
-    assert str(caught.value).replace("_", "-") == said
+    said = f'{name} cannot be drawn: pygame is not installed, run `pip install "gymnasium[classic-control]"`'
+    hint = "; fastdqn's extra has it: pip install 'fastdqn[watch]'."
+    assert str(caught.value).replace("_", "-") == said + hint
 
 
 def test_any_package_that_is_missing_for_drawing_is_named() -> None:
