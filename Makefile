@@ -30,10 +30,21 @@ faults: $(VENV)/ready ## kill runs, fill disks, damage files, set clocks: some h
 soak: $(VENV)/ready ## an hour of 09 and one of 03: memory, open files and threads must not grow
 	$(BIN)/python -m tests.faults.soak $(ARGS)
 
-engines: $(VENV)/ready ## install Ray, Spark and Stable-Baselines3, and run the tests with them (Spark needs Java 17)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[engines]"
-	@command -v java > /dev/null || echo "There is no Java here, so the tests of Spark are skipped: apt-get install openjdk-17-jre-headless"
+engines: $(VENV)/ready ## install Ray, Spark with Java (not with NO_SPARK=1) and Stable-Baselines3, and run the tests with them
+	@$(if $(NO_SPARK),:,$(with-java))
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[$(if $(NO_SPARK),ray$(comma)sb3,engines)]"
 	$(BIN)/python -m pytest -m engines $(ARGS)
+
+# Java where fastdqn looks for it; else root has it from the system's packages, where Debian 13 has no Java 17.
+comma := ,
+java = command -v "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" > /dev/null
+define with-java
+$(java) || { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && export DEBIAN_FRONTEND=noninteractive && apt-get update --quiet=2 && { \
+	  apt-get install --yes --quiet=2 openjdk-17-jre-headless || apt-get install --yes --quiet=2 default-jre-headless; }; \
+	  $(java); } || { \
+	  echo "Spark needs Java 17 or newer, and none could be set up; install openjdk-17-jre-headless or default-jre-headless, let JAVA_HOME say where it is, or leave Spark out by NO_SPARK=1." >&2; \
+	  exit 1; }
+endef
 
 test-newest: ## all tests with the newest versions that PYTHON can have, in an environment of its own
 	$(call test-with,/dev/null)

@@ -37,6 +37,7 @@ SMALL = 0.25
 GROUP_SECONDS = 60
 """In which Ray's processes have to find each other."""
 _LOOPBACK = "127.0.0.1"
+_NAMED = re.compile(r"(Caused by: )?[\w.$]+(Error|Exception|Exit): \S")
 
 Member = Callable[[], int]
 
@@ -113,8 +114,12 @@ def _code_of(line: StopLine, job: Callable[[], None], engine: str, world: int) -
     if process.stop_signal():
         return process.exit_code()
     if lost:  # Spark takes a rank that was killed for one that ended well
-        raise RunError(f"{engine} lost rank {' and '.join(lost)}: it was killed, or failed before it began.")
-    raise RunError(f"{engine}'s job failed: {_first_line(broken)}.") from broken
+        ranks, it, was = ("rank", "it", "was") if len(lost) == 1 else ("ranks", "they", "were")
+        cause = "" if broken is None else f"; {engine} says: {_cause(broken)}"
+        raise RunError(
+            f"{engine} lost {ranks} {' and '.join(lost)}: {it} {was} killed, or failed before {it} began{cause}."
+        ) from broken
+    raise RunError(f"{engine}'s job failed: {_cause(broken)}.") from broken
 
 
 def _ray_job(member: Reached, world: int, address: str | None, folder: str) -> None:
@@ -242,15 +247,23 @@ def _check_ray() -> None:
 def _check_spark() -> None:
     """Raise UserError, in one sentence, unless pyspark and a Java for it are there."""
     _check_modules("Spark", "spark", ("pyspark", "pandas", "pyarrow"))
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home) / "bin" / "java") if home else "java"
-    advice = "say by apt-get install openjdk-17-jre-headless, or let JAVA_HOME say where it is"
+    java = java_program()
+    advice = (
+        f"say by apt-get install openjdk-{JAVA}-jre-headless or, where the system has no such package, "
+        "default-jre-headless, or let JAVA_HOME say where it is"
+    )
     if shutil.which(java) is None:
         raise UserError(f"Spark needs Java {JAVA} or newer, and {java} is not there; install it, {advice}.")
     said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
     version = re.search(r'version "(\d+)', said)
     if version is not None and int(version[1]) < JAVA:
         raise UserError(f"Spark needs Java {JAVA} or newer, and {java} is {version[1]}; install a newer one, {advice}.")
+
+
+def java_program() -> str:
+    """Return what Java is called here: where JAVA_HOME says that it is, or else on the path."""
+    home = os.environ.get("JAVA_HOME")
+    return str(Path(home) / "bin" / "java") if home else "java"
 
 
 def _check_modules(engine: str, extra: str, modules: tuple[str, ...]) -> None:
@@ -277,9 +290,13 @@ def _free_port(address: str) -> int:
         return int(probe.getsockname()[1])
 
 
-def _first_line(error: Exception | None) -> str:
+def _cause(error: Exception | None) -> str:
+    """Return the line that says what broke, without a full stop: the last that names an error, of Python or of Java, of
+    all the tracebacks that an engine hands on; else the first.
+    """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[-1] if lines else type(error).__name__).rstrip(".")
+    named = [line for line in lines if _NAMED.match(line) and not line.endswith("(most recent call last):")]
+    return (named[-1] if named else lines[0] if lines else type(error).__name__).rstrip(".")
 
 
 @contextlib.contextmanager

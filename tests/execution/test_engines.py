@@ -71,7 +71,8 @@ def test_a_missing_or_old_java_is_one_sentence(
         java = tmp_path / "bin" / "java"
         java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n", encoding="utf-8")
         java.chmod(0o755)
-    with pytest.raises(UserError, match=rf"^Spark needs Java 17 or newer, and .*java {said}; .*JAVA_HOME.*\.$"):
+    ways = "openjdk-17-jre-headless or, .* default-jre-headless, or let JAVA_HOME"
+    with pytest.raises(UserError, match=rf"^Spark needs Java 17 or newer, and .*java {said}; .*{ways}.*\.$"):
         engines.on_spark(never, 2, local=True)
 
 
@@ -217,10 +218,55 @@ def test_a_job_that_ended_well_without_a_rank_has_failed() -> None:
         greeted(line, 0).sendall(b'{"rank": 0, "code": 0}\n')
         wait_until(lambda: line.codes == {0: 0})
 
-    with StopLine(world=3) as line, pytest.raises(RunError, match=r"^Toy lost rank 1 and 2: it was killed, or failed"):
+    lost = r"^Toy lost ranks 1 and 2: they were killed, or failed before they began\.$"
+    with StopLine(world=3) as line, pytest.raises(RunError, match=lost):
         engines._code_of(line, job, "Toy", 3)
     with StopLine(world=1) as line:
         assert engines._code_of(line, job, "Toy", 1) == 0
+
+
+OF_RAY = """The worker group failed: Worker rank 0 error:
+Traceback (most recent call last):
+  File "worker.py", line 1, in _ray_rank
+ModuleNotFoundError: No module named 'fastdqn'."""
+OF_SPARK = """An error occurred while calling o41.collectToPython.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Could not recover from a failed barrier
+Caused by: org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "pickle.py", line 1, in loads
+ModuleNotFoundError: No module named 'fastdqn'
+\tat org.apache.spark.api.python.BasePythonRunner.read(PythonRunner.scala:1)
+\t... 1 more"""
+OF_JAVA = """An error occurred while calling o41.collectToPython.
+Caused by: java.io.IOException: No space left on device
+\tat java.base/java.io.FileOutputStream.write(Native Method)"""
+
+
+@pytest.mark.parametrize(
+    ("broke", "cause"),
+    [
+        (OF_RAY, "ModuleNotFoundError: No module named 'fastdqn'"),
+        (OF_SPARK, "ModuleNotFoundError: No module named 'fastdqn'"),
+        (OF_JAVA, "Caused by: java.io.IOException: No space left on device"),
+        ("it broke somewhere.\nhere", "it broke somewhere"),
+        ("", "ValueError"),
+    ],
+)
+def test_ranks_that_fail_before_they_begin_are_lost_with_the_engines_reason(broke: str, cause: str) -> None:
+    """Say for want of a package on another machine; who is told only that they may have been killed looks in vain."""
+
+    def job() -> None:
+        raise ValueError(broke)
+
+    with StopLine(world=2) as line, pytest.raises(RunError) as caught:
+        engines._code_of(line, job, "Toy", 2)
+    assert str(caught.value) == (
+        f"Toy lost ranks 0 and 1: they were killed, or failed before they began; Toy says: {cause}."
+    )
+
+
+def test_one_that_is_lost_is_one() -> None:
+    with StopLine(world=1) as line, pytest.raises(RunError, match=r"^Toy lost rank 0: it was killed, or failed before"):
+        engines._code_of(line, lambda: None, "Toy", 1)
 
 
 def test_a_rank_that_plays_on_after_another_was_killed_stops_when_nobody_waits() -> None:

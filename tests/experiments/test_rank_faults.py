@@ -6,6 +6,7 @@ The slow ones are the same for other ranks and scripts, and what takes longer.
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -201,21 +202,40 @@ def test_a_run_of_two_is_resumed_by_two_and_by_nobody_else(tmp_path: Path, scrip
     assert refused.stderr.endswith(", which has 2; it cannot change in the middle of a run.\n")
 
 
+WANDER = str(ROOT / "tests" / "helpers" / "wander_ranks.py")
+"""42 where games end by chance."""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("script", "words"), [P41, P42])
-def test_resets_that_differ_hold_nobody_up(tmp_path: Path, script: str, words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("script", ["41_ppo_ranks", pytest.param(WANDER, id="42")])
+def test_resets_that_differ_hold_nobody_up(tmp_path: Path, script: str) -> None:
     """2,000 rounds of games that end at other times in each rank: all exchanges meet, and weights stay equal.
 
     A rank that counted its own env steps alone would make other updates than the other one.
     """
-    rollouts = ("--num-envs", "1", "--rollout-steps", "4", "--batch-size", "2", "--epochs", "1")
-    words += (*rollouts, "--max-env-steps", "15000") if script == P41[0] else ("--max-env-steps", "4000")
-    words += ("--checkpoint-env-steps", "1000000", "--batch-size", "2", "--learning-rate", "1e-6")
-    done = forks.run(command(script, tmp_path, *words), timeout=280.0)
+    if script == WANDER:
+        program = [script, "--runs-dir", str(tmp_path), *RARELY, *FEW, "--max-env-steps", "4000"]
+    else:
+        rollouts = ("--num-envs", "1", "--rollout-steps", "4", "--epochs", "1")
+        program = command(script, tmp_path, *PPO, *RARELY, *rollouts, "--max-env-steps", "15000")
+    done = forks.run(program, timeout=280.0)
     assert done.returncode == 0, done.stderr
     said = summary(only_run(tmp_path))
     assert said["updates"] >= 1_900
-    assert said["episodes"] > (300 if script == P41[0] else 15)
+    assert said["episodes"] > 300
+
+
+RARELY = (*TWO, "--checkpoint-env-steps", "1000000", "--batch-size", "2", "--learning-rate", "1e-6", "--threads", "1")
+FEW = ("--replay-initial", "20", "--hidden", "8", "--stop-score", "None")
+
+
+@pytest.mark.slow
+def test_the_control_that_counts_its_own_env_steps_ends(tmp_path: Path) -> None:
+    """A rank whose game was reset has no update due, and the other waits for it, or hears of something else."""
+    program = [WANDER, "--runs-dir", str(tmp_path), *RARELY, *FEW, "--max-env-steps", "4000", "--rank-timeout", "5"]
+    done = forks.run(program, env={**os.environ, "TOY_OWN": "1"}, timeout=280.0)
+    assert done.returncode == 1, done.stdout
+    assert summary(only_run(tmp_path))["updates"] < 200
 
 
 @pytest.mark.slow
