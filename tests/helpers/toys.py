@@ -183,6 +183,8 @@ class FaultyEmulator(CounterEmulator):
                 time.sleep(3600)
             if fault in ("weight", "moment"):
                 drift(fault == "moment")
+            if fault == "kill":
+                os.kill(os.getpid(), 9)
         return super().tick(action)
 
 
