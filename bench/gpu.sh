@@ -14,6 +14,7 @@
 #   bench/gpu.sh first     the first four of them, at most 9 minutes; bench/gpu.sh second: the others
 #   bench/gpu.sh breakout  Breakout with 10's rainbow for 8.5 minutes; bench/gpu.sh invaders: Space Invaders
 #   bench/gpu.sh actors    actor-critics: 20, 21 and 22 with several players, 31, 41
+#   bench/gpu.sh ranks     PPO on Pong over 1 to 8 ranks of one thread each on the processor's cores, and one with all of them
 #   bench/gpu.sh sessions  32 with 1 to 16 sessions on the processor's cores; bench/gpu.sh humanoid: 16 of Humanoid-v5
 #   bench/gpu.sh all       all of them, one after the other
 #
@@ -33,11 +34,11 @@ VARIANTS=${VARIANTS:-dqn n-step double noisy prioritized dueling distributional 
 if [ -n "${QUICK:-}" ]; then
   seed=(--only 01,05) ladder=(--only 01,09) nature=(--only 07,09) games=8,16 batches="32 128" steps=1..2
   repeats=1 seconds=4 minutes=0.4 long=0.4 each=0.3 tests=(-k "by_hand") SEEDS=0
-  VARIANTS="dqn rainbow" many=(--num-envs 8 --batch-size 4) actors="20,21 --players 2" sessions="1 2"
+  VARIANTS="dqn rainbow" many=(--num-envs 8 --batch-size 4) actors="20,21 --players 2" sessions="1 2" ranks="1 2"
 else
   seed=(--only 01,02,03,04,05) ladder=(--only 01,06,07,08,09) nature=(--only 01,07,08,09) games=16,32,64,128,256 batches="32 64 128 256 512 1024 2048 4096" steps=1..6
   repeats=2 seconds=8 minutes=1.7 long=8.5 each=2.2 tests=(-m cuda -n 4 --continue-on-collection-errors)
-  many=(--num-envs 128 --steps 32 --batch-size 16) actors="20,21 --players 2,21 --players 8,22 --players 8,31,41" sessions="1 2 4 8 16"
+  many=(--num-envs 128 --steps 32 --batch-size 16) actors="20,21 --players 2,21 --players 8,22 --players 8,31,41" sessions="1 2 4 8 16" ranks="1 2 4 8"
 fi
 mkdir -p "$RESULTS"
 RESULTS=$(cd "$RESULTS" && pwd)
@@ -175,6 +176,12 @@ sessions() {
     --replay-initial 200 -- --threads 1 2>&1 | tee "$RESULTS/sessions.log"
 }
 
+ranks() {
+  only=$(for count in $ranks; do printf '41 --processes %s --threads 1 --env-threads 1,' "$count"; done)
+  py bench/fps.py --device cpu --out "$RESULTS" --seconds "$((2 * seconds))" --warmup 2 --only "${only}41" \
+    --repeats "$repeats" --profile 2>&1 | tee "$RESULTS/ranks.log"
+}
+
 humanoid() {
   "$PYTHON" -c 'import mujoco' || { echo "humanoid: there is no MuJoCo here"; return 0; }
   py experiments/32_sac_hogwild.py --game Humanoid-v5 --device cpu --max-minutes "$long" --no-checkpoints \
@@ -190,13 +197,13 @@ invaders() {
 }
 
 case "${1:-}" in
-  tests | seed | ladder | nature | learner | sweep | pong | record | rainbow | variants | first | second | breakout | invaders | actors | sessions | humanoid)
+  tests | seed | ladder | nature | learner | sweep | pong | record | rainbow | variants | first | second | breakout | invaders | actors | ranks | sessions | humanoid)
     machine
     "$1"
     ;;
   all)
     machine
-    for piece in tests seed ladder nature learner sweep pong record rainbow variants breakout invaders actors sessions humanoid; do
+    for piece in tests seed ladder nature learner sweep pong record rainbow variants breakout invaders actors ranks sessions humanoid; do
       "$piece"
     done
     ;;

@@ -1,4 +1,4 @@
-"""The adapter of Stable-Baselines3 without it: what is refused, and the clip, which is left to the hook."""
+"""The adapter of Stable-Baselines3 without it: what is refused, the clip, which is left to the hook, and the mean."""
 
 from __future__ import annotations
 
@@ -11,14 +11,8 @@ import torch
 
 from fastdqn.errors import UserError
 from fastdqn.sb3 import average
-
-
-def model_of(**more: Any) -> Any:
-    """Return what a model of Stable-Baselines3 has, as far as the adapter looks: one weight (3,), and its optimiser."""
-    policy: Any = torch.nn.Module()
-    policy.weight = torch.nn.Parameter(torch.zeros(3))
-    policy.optimizer = torch.optim.SGD([policy.weight], lr=1.0)
-    return SimpleNamespace(policy=policy, **more)
+from tests.helpers.ranks import both
+from tests.helpers.sb3_toys import MAX_NORMS, batch, halves, learner_of, model_of, trained
 
 
 def test_the_clip_is_made_once_before_the_step() -> None:
@@ -52,3 +46,28 @@ def test_what_would_leave_ranks_waiting_is_refused(more: dict[str, Any], said: s
     with pytest.raises(UserError, match=rf"^{said}.*\.$"):
         average(model_of(**more))
     average(model_of(target_kl=None, train_freq=SimpleNamespace(unit=SimpleNamespace(value="step"))))
+
+
+@pytest.fixture(scope="module")
+def found() -> list[dict[tuple[str, float | None], torch.Tensor]]:
+    """What both ranks have made of their halves."""
+    return both(halves)
+
+
+@pytest.mark.parametrize("max_norm", MAX_NORMS)
+def test_two_ranks_on_halves_are_one_on_the_whole_batch(
+    found: list[dict[tuple[str, float | None], torch.Tensor]], max_norm: float | None
+) -> None:
+    """Though the second began with other weights and another momentum, and a weight has no gradient."""
+    alone = trained(learner_of(max_norm), *batch())
+    for rank in found:
+        torch.testing.assert_close(rank["average", max_norm], alone, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(("way", "max_norm"), [("clip first", 1.0), ("sum", None)])
+def test_the_controls_that_clip_first_or_take_the_sum_are_not(
+    found: list[dict[tuple[str, float | None], torch.Tensor]], way: str, max_norm: float | None
+) -> None:
+    """The ranks stay equal all the same; after a clip of its own a loud half counts as much as a quiet one."""
+    assert torch.equal(found[0][way, max_norm], found[1][way, max_norm])
+    assert (found[0][way, max_norm] - trained(learner_of(max_norm), *batch())).abs().max() > 0.05

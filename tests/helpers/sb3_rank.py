@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-ALGORITHMS = ("PPO", "A2C", "DQN", "SAC")
+ALGORITHMS = ("PPO", "A2C", "DQN", "SAC", "TD3", "DDPG")
 
 
 def model_of(name: str, seed: int) -> Any:
@@ -25,7 +25,8 @@ def model_of(name: str, seed: int) -> Any:
         return make("MlpPolicy", "CartPole-v1", max_grad_norm=0.1, **common)
     if name == "DQN":
         return make("MlpPolicy", "CartPole-v1", learning_starts=50, train_freq=4, max_grad_norm=0.1, **common)
-    return make("MlpPolicy", "Pendulum-v1", learning_starts=50, batch_size=32, **common)
+    often = {"train_freq": 1, "gradient_steps": 1}  # before 2.3 TD3 and DDPG learnt at the end of a game
+    return make("MlpPolicy", "Pendulum-v1", learning_starts=50, batch_size=32, **often, **common)
 
 
 def learnt(model: Any) -> dict[str, torch.Tensor]:
