@@ -179,12 +179,12 @@ class FaultyEmulator(CounterEmulator):
             fault = os.environ.get("TOY_FAULT", "raise")
             if fault == "raise":
                 raise RuntimeError("the toy emulator broke as it was told to")
+            if fault == "kill":
+                os.kill(os.getpid(), 9)
             if fault == "hang":
                 time.sleep(3600)
             if fault in ("weight", "moment"):
                 drift(fault == "moment")
-            if fault == "kill":
-                os.kill(os.getpid(), 9)
         return super().tick(action)
 
 
