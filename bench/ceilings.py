@@ -228,7 +228,8 @@ def actor_critic_only(ceiling: Ceiling, options: Options) -> dict[str, float]:
     )
     shape, num_actions = spaces_of(build_env(options.game, "opencv", ceiling.frame_size))
     size = ceiling.batch_size
-    obs = torch.randint(0, 256, (size, *shape), dtype=torch.uint8).to(device)
+    seen = torch.randn(size, *shape) if len(shape) == 1 else torch.randint(0, 256, (size, *shape), dtype=torch.uint8)
+    obs = seen.to(device)
     action = torch.randint(0, num_actions, (size,)).to(device)
     target = torch.randn(size).to(device)
     if ceiling.form == "ppo":

@@ -138,9 +138,10 @@ def time_script(row: Row, options: BenchOptions, device: str) -> dict[str, Any]:
         summary, config = (
             json.loads((run / f"{name}.json").read_text(encoding="utf-8")) for name in ("summary", "config")
         )
-    players = playing(config)
+    players, steady = playing(config), steady_state(lines, options.warmup, row.label)
+    steady["batch_size"] //= config.get("ranks", {}).get("processes", 1)  # of each, which they have side by side
     return {
-        **steady_state(lines, options.warmup, row.label),
+        **steady,
         "players": players,
         "games": players * config.get("vector", {}).get("num_envs", 1),
         "peak_rss_bytes": summary["peak_rss_bytes"],

@@ -32,6 +32,7 @@ def test_what_is_timed_has_the_options_of_a_script() -> None:
         ("--form", "plain"),
         ("--form", "a2c"),
         ("--form", "ppo"),
+        ("--form", "ppo", "--game", "CartPole-v1"),
         ("--form", "sac", "--game", "Pendulum-v1"),
     ],
 )
