@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -215,9 +216,12 @@ def test_a_run_that_ctrl_c_stopped_goes_on_without_the_engine(tmp_path: Path, en
     assert learnt(part) == learnt(whole)
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("engine", [NONE, *ENGINES])
-def test_a_run_whose_rank_was_killed_goes_on_without_the_engine(tmp_path: Path, engine: str) -> None:
-    """Rank 1 is killed in its 300th frame; the other one says so, and its last checkpoint is gone on from."""
+def test_a_run_whose_rank_was_killed_goes_on_by_the_same_engine(tmp_path: Path, engine: str) -> None:
+    """Rank 1 is killed in its 300th frame; the other one says so, and its last checkpoint is gone on from, by the engine
+    that the run remembers.
+    """
     words = ("--game", "tests.helpers.toys:Faulty", *ENDLESS)
     fault = {"TOY_FAULT": "kill", "TOY_RANK": "1"}
     with running(script_words("41_ppo_ranks", engine, tmp_path, *words), tmp_path, **fault) as process:
@@ -228,8 +232,11 @@ def test_a_run_whose_rank_was_killed_goes_on_without_the_engine(tmp_path: Path, 
     run = only_run(tmp_path / "runs")
     assert (summary(run)["reason"], any(run.glob("checkpoints/*.checkpoint"))) == ("failed", True)
     before = summary(run)["env_steps"]
-    more = ("--resume", str(run), "--game", words[1], "--max-env-steps", str(before + 100))
-    done(script_words("41_ppo_ranks", NONE, tmp_path, *more), tmp_path, 80)
+    remembered = json.loads((run / "config.json").read_text(encoding="utf-8"))["ranks"]["engine"]
+    assert remembered == (None if engine == NONE else engine)
+    program = script_words("41_ppo_ranks", NONE, tmp_path)[:3]
+    said = done([*program, "--resume", str(run), *words[:2], "--max-env-steps", str(before + 100)], tmp_path, 170)
+    assert "2 processes learn together" in said
     assert summary(run)["env_steps"] >= before + 100
 
 
