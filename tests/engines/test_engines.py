@@ -219,8 +219,8 @@ def test_a_run_that_ctrl_c_stopped_goes_on_without_the_engine(tmp_path: Path, en
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("engine", [NONE, *ENGINES])
 def test_a_run_whose_rank_was_killed_goes_on_by_the_same_engine(tmp_path: Path, engine: str) -> None:
-    """Rank 1 is killed in its 300th frame; the other one says so, and its last checkpoint is gone on from, by the engine
-    that the run remembers.
+    """Rank 1 is killed in its 300th frame; the other one says so, and its last checkpoint is gone on from, by
+    the engine that the run remembers.
     """
     words = ("--game", "tests.helpers.toys:Faulty", *ENDLESS)
     fault = {"TOY_FAULT": "kill", "TOY_RANK": "1"}
