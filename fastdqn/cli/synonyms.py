@@ -91,8 +91,8 @@ SYNONYMS = {f"--{other}": synonym for synonym in _TABLE for other in synonym.oth
 """By the name that an option has elsewhere."""
 
 
-ELSEWHERE = dict.fromkeys(("--processes", "--engine", "--engine-address", "--rank-timeout"), "09, 41 and 42")
-"""Options that some scripts alone have, and the numbers of those."""
+OF_RANKS = ("--processes", "--engine", "--engine-address", "--rank-timeout")
+"""Options of the scripts that have ranks."""
 
 
 def answer(flag: str, flags: Collection[str]) -> str | None:
@@ -102,8 +102,8 @@ def answer(flag: str, flags: Collection[str]) -> str | None:
         flag: with its dashes.
         flags: what there is to be named here.
     """
-    if flag in ELSEWHERE:
-        return f"There is no option {flag} here; the scripts {ELSEWHERE[flag]} have it."
+    if flag in OF_RANKS:
+        return f"There is no option {flag} here; the scripts 09, 41 and 42 have it."
     synonym = SYNONYMS.get(flag)
     if synonym is None:
         return None

@@ -59,6 +59,6 @@ def watch(options: Watch) -> int:
     with process.running():
         watched = record(agent, options.out, options.seed, epsilon, options.values, options.max_env_steps)
     ended = "" if watched.over else ", not to its end"
-    run_ = f"{run}{', untrained' if options.untrained else ', best weights' if best else ''}"
-    print(f"{run_}: a game of {watched.env_steps:,} env steps{ended}, score {watched.score:g}; written: {options.out}")
+    which = f"{run}{', untrained' if options.untrained else ', best weights' if best else ''}"
+    print(f"{which}: a game of {watched.env_steps:,} env steps{ended}, score {watched.score:g}; written: {options.out}")
     return process.exit_code()

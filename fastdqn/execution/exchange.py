@@ -33,8 +33,8 @@ SLICE = timedelta(seconds=0.2)
 LOOPBACK = "127.0.0.1"
 PATIENCE = 3.0
 """Seconds, at least, for which others are waited for after a signal, so that the run can be resumed exactly: as long as
-this rank's newest round took, if that was longer. Between two rounds it is so long for each exchange, and longer where
-a checkpoint is gathered or written."""
+the slowest rank's newest round took, if that was longer. Between two rounds it is so long for each exchange, and longer
+where a checkpoint is gathered or written."""
 CHUNK = 1 << 26
 """Bytes that are sent at once."""
 _EPISODE = len(EpisodeEnd._fields)  # numbers
@@ -56,7 +56,7 @@ class Exchanges:
         self._devices: Any = None  # of GPUs, if each rank has one of its own
         self._broken_off = False  # whether an exchange was left in its middle
         self._stopping: float | None = None  # when it was noticed that a signal asks to stop
-        self._round = 0.0  # seconds that this rank took for its newest round
+        self._round = 0.0  # seconds that the slowest rank took for its newest round
         self._met = time.monotonic()  # when that began: all had ended theirs
 
     def sum(self, tensor: Tensor) -> None:
@@ -84,10 +84,11 @@ class Exchanges:
 
         A signal that has asked one rank to stop is known to all afterwards.
         """
-        self._round = time.monotonic() - self._met
-        said = self.gather([env_steps, process.stop_signal(), len(episodes)])
-        self._met = time.monotonic()
-        process.stop_with(int(max(signal for _, signal, _ in said)))
+        took = time.monotonic() - self._met
+        self._round = max(self._round, took)
+        said = self.gather([env_steps, process.stop_signal(), took, len(episodes)])
+        self._met, self._round = time.monotonic(), max(seconds for _, _, seconds, _ in said)
+        process.stop_with(int(max(signal for _, signal, *_ in said)))
         most = int(max(count for *_, count in said))
         ends: list[EpisodeEnd] = []
         if most:
@@ -113,11 +114,12 @@ class Exchanges:
     def pids_here(self) -> list[int]:
         """Return the process ids of the ranks on this machine, this one's among them."""
         here = this_machine()
-        return [int(pid) for pid, there in self.gather([os.getpid(), here]) if there == here]
+        # While a run is resumed, rank 0 reads its checkpoint first.
+        return [int(pid) for pid, there in self.gather([os.getpid(), here], self._timeout) if there == here]
 
     def collect(self, data: bytes) -> list[bytes]:
         """Return the `data` of all ranks on rank 0, which alone gets them; nothing elsewhere."""
-        sizes = [int(size) for (size,) in self.gather([len(data)], self._timeout)]  # who has yet to make it is awaited
+        sizes = [int(size) for (size,) in self.gather([len(data)], math.inf)]  # all make theirs now, on the same cores
         pieces: list[list[bytes]] = [[] for _ in sizes] if self.rank == 0 else []
         at_once = max(1, CHUNK // self.world)
         for begin in range(0, max(sizes), at_once):

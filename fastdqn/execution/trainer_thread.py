@@ -183,9 +183,8 @@ class Trainer(Generic[ItemT]):
 
     def _run(self) -> None:
         """What the thread does."""
-        torch.set_num_threads(
-            torch.get_num_threads()
-        )  # products of matrices have OpenMP's number until PyTorch is asked
+        # Products of matrices have OpenMP's number of threads here until PyTorch is asked for its own.
+        torch.set_num_threads(torch.get_num_threads())
         try:
             while not self._leave.is_set():
                 with self._working:

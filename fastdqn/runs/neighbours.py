@@ -12,7 +12,10 @@ import psutil
 from fastdqn import process
 
 SECONDS = 1.0
-"""Between two looks."""
+"""Between two looks, at least."""
+DEAR = 100.0
+"""Times as long as a look takes is the least time between two, so that looks cost little where there are many
+processes."""
 CROWDED, FREE = 0.4, 0.2
 """Cores that others must use so that it is crowded, and below which it no longer is."""
 LASTING = 10.0
@@ -38,6 +41,7 @@ class Neighbours:
         self._said = False
         self._since = self._seen = time.monotonic()
         self._before = self._used()
+        self._wait = SECONDS
 
     def beside(self, pids: Iterable[int]) -> None:
         """Take these processes of this machine, with their children, for no others either: they are of the same run."""
@@ -47,9 +51,10 @@ class Neighbours:
     def look(self) -> None:
         """Measure again if it is time; to be called often."""
         now = time.monotonic()
-        if now - self._seen < SECONDS:
+        if now - self._seen < self._wait:
             return
         used = self._used()
+        self._wait = max(SECONDS, DEAR * (time.monotonic() - now))
         seconds = now - self._seen
         busy, idle, own = (max(0.0, (a - b) / seconds) for a, b in zip(used, self._before, strict=True))
         self._seen, self._before = now, used

@@ -7,7 +7,7 @@ import functools
 import pytest
 
 from fastdqn.cli.help import groups_of
-from fastdqn.cli.synonyms import ELSEWHERE, SYNONYMS, answer
+from fastdqn.cli.synonyms import OF_RANKS, SYNONYMS, answer
 from fastdqn.errors import UserError
 from tests.helpers.scripts import ROOT, loaded, parse
 
@@ -33,11 +33,12 @@ def test_every_answer_names_an_option_and_no_option_is_a_synonym(other: str) -> 
     assert said.endswith(".")
 
 
-@pytest.mark.parametrize("flag", ELSEWHERE)
+@pytest.mark.parametrize("flag", OF_RANKS)
 def test_what_some_scripts_alone_have_is_said_of_all_of_them(flag: str) -> None:
     scripts = [path.stem for path in sorted((ROOT / "experiments").glob("[0-9]*.py"))]
     having = [script[:2] for script in scripts if flag in flags_of(script)]
-    assert ELSEWHERE[flag] == f"{', '.join(having[:-1])} and {having[-1]}"
+    which = f"{', '.join(having[:-1])} and {having[-1]}"
+    assert answer(flag, ()) == f"There is no option {flag} here; the scripts {which} have it."
 
 
 @pytest.mark.parametrize(

@@ -32,8 +32,8 @@ class Machine:
         self._program("apt-get", f'echo "apt-get $*" >> {self.said}\n[ "$1" = update ] || {install}')
         ready = folder / "venv" / "ready"
         ready.touch()
-        newest = max((ROOT / name).stat().st_mtime for name in ("pyproject.toml", "constraints.txt"))
-        os.utime(ready, (newest, newest))
+        newest = max((ROOT / name).stat().st_mtime_ns for name in ("pyproject.toml", "constraints.txt"))
+        os.utime(ready, ns=(newest, newest))
 
     def _program(self, name: str, text: str) -> None:
         path = self.folder / name

@@ -45,6 +45,7 @@ class Clock:
         self.own, self.stranger = Running(10, 1), Running(30, 1)
         self.running = [self.own, self.stranger]
         self.said: list[str] = []
+        self.looks, self.look_seconds = 0, 0.0
         monkeypatch.setattr(neighbours.time, "monotonic", lambda: self.now)
         monkeypatch.setattr(neighbours.psutil, "cpu_times", self.cores)
         monkeypatch.setattr(neighbours.os, "sched_getaffinity", lambda _: {0, 2}, raising=False)
@@ -54,6 +55,8 @@ class Clock:
 
     def cores(self, percpu: bool) -> list[Core]:
         assert percpu
+        self.looks += 1
+        self.now += self.look_seconds
         used = self.busy + self.stolen
         mine = Core(self.busy / 2, self.now - used / 2, self.stolen / 2)
         return [mine, Core(99.0 * self.now, 0.0, 0.0), mine]  # the one between is not this process's
@@ -70,6 +73,15 @@ class Clock:
     def use(self, process: Running, seconds: float) -> None:
         process.used += seconds
         self.busy += seconds
+
+
+def test_dear_looks_are_rare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine with many processes; the control is a look that costs nothing."""
+    machine = Clock(monkeypatch)
+    for seconds, looks in ((0.0, 40), (0.05, 8)):
+        machine.looks, machine.look_seconds = 0, seconds
+        machine.passes(40, own=1.0, others=0.0)
+        assert abs(machine.looks - looks) <= 1
 
 
 def test_others_are_what_is_busy_and_not_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
