@@ -245,7 +245,7 @@ def test_first_steps_are_made_one_after_the_other(way: str, made: int, at_once: 
 
         def stepped() -> None:
             with contextlib.suppress(threading.BrokenBarrierError):
-                meeting.wait(0.5)
+                meeting.wait(10.0 if at_once else 0.5)
                 met.append(True)
             step()
 

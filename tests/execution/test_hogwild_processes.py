@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from typing import Any
 
 import pytest
 import torch
 
 from fastdqn.algorithms.sessions import OWN
-from fastdqn.execution.hogwild import FIRST_STEPS, Common, Shared, Synced
+from fastdqn.execution.hogwild import FIRST_STEPS, TURN, Common, Shared, Synced
 from fastdqn.execution.processes import ChildProcess
 from tests.helpers.sessions import KINDS, learn, parameters_of
 
@@ -28,7 +30,8 @@ def run_two(kind: str, way: str, updates: int, made: int = 0) -> tuple[Any, Comm
             member.exp_avg_sq.fill_(1e-3)
     descents = [WAYS[way](common) for _ in range(2)]
     children = [ChildProcess(learn, (kind, one, updates, i), f"session {i}", 2, 60.0) for i, one in enumerate(descents)]
-    with children[0], children[1]:
+    held = common._turn if made else contextlib.nullcontext()  # whoever waits for it does so for a second each time
+    with held, children[0], children[1]:
         said = [child.receive() for child in children]
     assert not any(shared for one in said for shared in one)  # no gradient
     return learner, common
@@ -66,8 +69,27 @@ def test_every_algorithm_learns_so(kind: str, way: str) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_later_steps_wait_for_nobody(way: str) -> None:
-    """Counts may be lost, of steps at the same moment, but never all; above, where steps wait, none is."""
+    """Somebody else has the turn all the while, which first steps would wait for. Counts may be lost, of steps at the
+    same moment, but never all; above, where steps wait, none is.
+    """
+    began = time.monotonic()
     learner, common = run_two("sac", way, 100, FIRST_STEPS)
     assert all(bool(torch.isfinite(parameter).all()) for parameter in parameters_of(learner))
     assert min(counts_of(common)) > FIRST_STEPS
     assert max(counts_of(common)) <= FIRST_STEPS + 200
+    assert time.monotonic() - began < 100 * TURN  # of each group
+
+
+def test_first_steps_wait_for_their_turn() -> None:
+    """The control: in one process, for a step that somebody else has the turn of."""
+    learner = KINDS["sac"][0]()
+    common = Common(learner.groups(), OWN)
+    descent = Shared(common)
+    descent.bind(learner.groups())
+    group = next(group for group in learner.groups() if group.name not in OWN)
+    for parameter in group.parameters:
+        parameter.grad = torch.ones_like(parameter)
+    began = time.monotonic()
+    with common._turn:
+        descent.step(group)
+    assert time.monotonic() - began >= TURN

@@ -21,8 +21,9 @@ def test_a_stranger_on_the_line_is_nobody() -> None:
         with socket.create_connection(("127.0.0.1", port)) as line:
             line.sendall(b'{"rank": 1, "token": "guessed", "place": "here"}\n{"failed": "so I say"}\n[]\nno json\n')
             with Presence(1, 2, "127.0.0.1", store) as other:
-                while not (other.complete() and presence.complete()):
-                    pass
+                end = time.monotonic() + 20.0
+                while not (other.complete() and presence.complete()) and time.monotonic() < end:
+                    time.sleep(0.01)
                 assert presence.missing() == []
                 assert presence.lost is None
         assert presence.lost is None  # it has left as it should
@@ -63,9 +64,11 @@ def test_who_was_stopped_itself_does_not_take_the_others_for_gone(
         if itself:
             real = time.monotonic
             monkeypatch.setattr(time, "monotonic", lambda: real() + 1.0)
-        else:
-            line.heard -= 1.0
-        time.sleep(0.25)
+        end = time.monotonic() + (0.25 if itself else 20.0)
+        while time.monotonic() < end and presence.lost is None:
+            if not itself:
+                line.heard = time.monotonic() - 1.0
+            time.sleep(0.01)
         assert (presence.lost is None) == itself
         presence.notice()
         presence._left.add(1)

@@ -183,6 +183,7 @@ def ages(room: int) -> list[float]:
             trainer.put(Sent(rollout, trainer.version))
             played += 1
         while len(found) < 40:
+            time.sleep(0.001)
             trainer.check()
             found += [float(made.scalars["policy_age"]) for made in trainer.said()]
     return found

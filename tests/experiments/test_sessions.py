@@ -152,7 +152,7 @@ def test_ctrl_c(tmp_path: Path, presses: int) -> None:
         reach(run)
         for _ in range(presses):
             run.ctrl_c()
-        code, out, err = run.finish()
+        code, out, err = run.finish(30)  # pictures and random play come last
     assert code == 130
     assert "Traceback" not in out + err
     if presses == 1:
