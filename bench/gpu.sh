@@ -183,7 +183,7 @@ ranks() {
 }
 
 humanoid() {
-  "$PYTHON" -c 'import mujoco' || { echo "humanoid: there is no MuJoCo here"; return 0; }
+  "$PYTHON" -c 'import mujoco' || { echo "failed: humanoid: there is no MuJoCo here" >> "$FAILED"; return 0; }
   py experiments/32_sac_hogwild.py --game Humanoid-v5 --device cpu --max-minutes "$long" --no-checkpoints \
     --runs-dir "$RESULTS/runs/humanoid" 2>&1 | tee "$RESULTS/humanoid.log"
 }
