@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.figure import Figure
 
 from bench import scaling, speedup
 from bench.scaling import Link, ScalingOptions, all_reduce_seconds, fitted, numbers, speed_up, table
@@ -21,6 +22,7 @@ from bench.speedup import (
     curve_of,
     draw,
     draw_sizes,
+    label,
     lines_of_sizes,
     said,
     sizes_of,
@@ -60,11 +62,31 @@ def test_a_rollout_is_divided_among_the_processes() -> None:
         assert (parsed.ppo.rollout_steps, parsed.run.max_env_steps) == (steps, 100 * max(world, 1))
 
 
-def test_four_figures_and_one_of_sizes(tmp_path: Path) -> None:
+def test_four_figures_and_one_of_sizes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Looked at is what is drawn when a figure is saved: its lines, bars and labels."""
+    panels: list[Any] = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: panels.extend(figure.axes))
     written = draw("ppo", TRIALS, 1, tmp_path / "speedup-ppo")
     assert [path.name.rpartition("-")[2] for path in written] == ["process.png", "total.png", "time.png", "speedup.png"]
+    across = [[500, 1000], [1000], [500, 1000]], [[500, 1000], [1000], [2000, 4000]], [[50, 110], [100], [60, 125]]
+    for panel, expected in zip(panels, across, strict=False):
+        lines = panel.get_lines()
+        assert [list(line.get_xdata()) for line in lines] == expected
+        assert [list(line.get_ydata()) for line in lines] == [[1.0, 2.0], [2.0], [1.5, 3.0]]
+        assert [line.get_label() for line in lines] == [label(PLAIN), label(1), label(4)]
+    assert [panel.get_xlabel() for panel in panels[:3]] == [
+        "env steps a process",
+        "env steps of all processes",
+        "wall time, s",
+    ]
+    assert [bar.get_height() for bar in panels[3].patches] == pytest.approx([1.0, 3.2, 1.0, 4.0])
     draw_sizes("sac", {(256, 64): 1.2, (1024, 64): 1.6, (256, 128): 1.4}, 2, 1, tmp_path / "sizes.png")
-    assert all(path.exists() for path in (*written, tmp_path / "sizes.png"))
+    drawn = {line.get_label(): (list(line.get_xdata()), list(line.get_ydata())) for line in panels[4].get_lines()}
+    assert drawn["64 units"] == ([256, 1024], [1.2, 1.6])
+    assert drawn["128 units"] == ([256], [1.4])
+    assert drawn["ideal"][1] == [2, 2]
+    assert panels[4].get_xlabel() == "batch of each process"
+    assert len(panels) == 5
 
 
 def test_sizes_that_are_not_asked_for_are_those_of_the_algorithm() -> None:
