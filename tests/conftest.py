@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from fastdqn import process
 from tests.helpers.trained import TrainedRuns
 
 
@@ -25,10 +26,11 @@ def pytest_configure() -> None:
 
 
 @pytest.fixture(autouse=True)
-def arithmetic() -> Iterator[None]:
-    """Put back what a script that ran in this process has set for its thread."""
-    threads = torch.get_num_threads()
+def process_as_it_was() -> Iterator[None]:
+    """Put back what a script that ran in this process has set for its thread, and its clock, which resuming moves."""
+    threads, began = torch.get_num_threads(), process._began
     yield
+    process._began = began
     torch.set_flush_denormal(False)
     torch.set_num_threads(threads)
 

@@ -19,6 +19,7 @@ from fastdqn.errors import RunError, UserError
 from fastdqn.execution import engines
 from fastdqn.execution.stop_line import AGENT, StopLine
 from tests.helpers.scripts import parse
+from tests.helpers.waiting import wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -313,10 +314,3 @@ def test_what_an_engine_raises_is_raised_here_and_one_that_hangs_is_left(monkeyp
         line.wait(lambda: bool(over.wait(20)) and None, "Toy")
     assert time.monotonic() - began < 5
     over.set()
-
-
-def wait_until(true: Callable[[], bool], seconds: float = 10.0) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.01)

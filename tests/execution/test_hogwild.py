@@ -16,9 +16,7 @@ from fastdqn.execution import hogwild
 from fastdqn.execution.hogwild import FIRST_STEPS, Common, Member, Shared, Synced
 from fastdqn.execution.session_crew import share_of
 from fastdqn.seam import Group
-from tests.helpers.sessions import control_batch, sac
-
-WAYS = {"shared": Shared, "synced": Synced}
+from tests.helpers.sessions import WAYS, control_batch, sac
 
 
 def line(value: float = 1.0) -> Group:

@@ -10,11 +10,9 @@ import pytest
 import torch
 
 from fastdqn.algorithms.sessions import OWN
-from fastdqn.execution.hogwild import FIRST_STEPS, TURN, Common, Shared, Synced
+from fastdqn.execution.hogwild import FIRST_STEPS, TURN, Common, Shared
 from fastdqn.execution.processes import ChildProcess
-from tests.helpers.sessions import KINDS, learn, parameters_of
-
-WAYS = {"shared": Shared, "synced": Synced}
+from tests.helpers.sessions import KINDS, WAYS, learn, parameters_of
 
 
 def run_two(kind: str, way: str, updates: int, made: int = 0) -> tuple[Any, Common]:

@@ -14,15 +14,9 @@ from fastdqn.algorithms.control_work import Acted, ControlWork
 from fastdqn.algorithms.rollout_work import RolloutWork, Sent
 from fastdqn.execution.trainer_thread import Trainer
 from fastdqn.types import Metrics, VectorStep
+from tests.helpers.waiting import wait_until
 
 INITIAL = 100
-
-
-def wait_until(true: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30.0
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.002)
 
 
 class Nothing:
@@ -87,7 +81,7 @@ def play(work: Watched, games: int, threaded: bool) -> None:
             trainer.put(step_of(games, resets=i % 2))
             while trainer.advance():
                 pass
-        wait_until(lambda: work.played == steps * games - steps // 2 and not work.due())
+        wait_until(lambda: work.played == steps * games - steps // 2 and not work.due(), 30.0)
     work.look()
 
 

@@ -6,7 +6,6 @@ import queue
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import psutil
 import pytest
@@ -18,6 +17,7 @@ from fastdqn.errors import RunError
 from fastdqn.execution import trainer_thread
 from fastdqn.execution.trainer_thread import ROOM, Trainer
 from fastdqn.types import Made
+from tests.helpers.waiting import wait_until
 
 
 class Toy:
@@ -61,13 +61,6 @@ def one_thread() -> Iterator[None]:
 def trainer_of(toy: Toy, threaded: bool = True) -> tuple[Trainer[int], list[Tensor]]:
     played_with = [torch.zeros(1), torch.zeros(1)]
     return Trainer(toy, toy.weights, played_with, threaded), played_with
-
-
-def wait_until(true: Any, seconds: float = 10.0) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.005)
 
 
 def test_items_come_in_order_and_updates_at_their_pace() -> None:

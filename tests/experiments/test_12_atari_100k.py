@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from fastdqn import process
 from fastdqn.envs.scores import human_normalised
 from fastdqn.tools import final
 from fastdqn.tools.evaluate import Score
@@ -23,12 +22,6 @@ BRIEF = (
     *("--max-frames", "400", "--report-env-steps", "50", "--held-out", "20", "--frame-size", "42"),
 )
 GAMES = ("--evaluation-games", "5", "--evaluation-envs", "2")
-
-
-@pytest.fixture(autouse=True)
-def clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that is resumed here moves this process's clock; put it back."""
-    monkeypatch.setattr(process, "_began", process._began)
 
 
 @pytest.fixture(autouse=True)

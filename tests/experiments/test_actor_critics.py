@@ -11,11 +11,11 @@ import pytest
 import safetensors.numpy
 import torch
 
-from fastdqn import process
 from fastdqn.cli.evaluate import Evaluate
 from fastdqn.cli.evaluate import evaluate as evaluate_runs
 from fastdqn.tools.evaluate import load_agent
 from tests.helpers.control import Reach, registered
+from tests.helpers.outcomes import learnt
 from tests.helpers.resuming import resume
 from tests.helpers.scripts import CREWS, fastdqn_says, records, summary, train
 
@@ -24,25 +24,10 @@ SMALL = (*CART, "--batch-size", "8", "--n-step", "3")
 PIECES = (*SMALL, "--pieces", "2")
 WAITING = (*PIECES, "--synchronous", "--players", "1")
 SUMS = (*SMALL, "--gradients", "2", "--synchronous")
-CLOCK = ("elapsed", "env_steps_per_s", "rss_bytes", "neighbour_cores")
 
 
-@pytest.fixture(autouse=True)
-def clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that is resumed here moves this process's clock; put it back."""
-    monkeypatch.setattr(process, "_began", process._began)
-
-
-def weights_of(run: Path) -> dict[str, Any]:
+def arrays_of(run: Path) -> dict[str, Any]:
     return safetensors.numpy.load_file(run / "weights.safetensors")
-
-
-def learnt(run: Path) -> tuple[Any, ...]:
-    """Everything about a run that must repeat: weights, games, counters, metrics of the last update."""
-    weights = {name: array.tobytes() for name, array in weights_of(run).items()}
-    episodes = [{k: v for k, v in line.items() if k != "elapsed"} for line in records(run, "episodes.jsonl")]
-    last = {k: v for k, v in records(run, "speed.jsonl")[-1].items() if k not in CLOCK}
-    return weights, episodes, last
 
 
 def test_20_repeats_and_one_player_that_waits_is_20(tmp_path: Path) -> None:
@@ -64,8 +49,8 @@ def test_one_player_that_sends_single_gradients_is_20_but_for_rounding(tmp_path:
     one = train("20_a2c", tmp_path / "a", *SMALL, "--pieces", "1", *words)
     other = train("22_a3c_grad", tmp_path / "b", *SMALL, "--gradients", "1", "--synchronous", "--players", "1", *words)
     assert summary(one)["updates"] == summary(other)["updates"] >= 20
-    for name, array in weights_of(one).items():
-        np.testing.assert_allclose(weights_of(other)[name], array, rtol=0, atol=1e-4)
+    for name, array in arrays_of(one).items():
+        np.testing.assert_allclose(arrays_of(other)[name], array, rtol=0, atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +115,7 @@ def test_41_learns_vectors_and_resumes_bit_for_bit(tmp_path: Path) -> None:
         assert evaluate_runs(Evaluate(runs=(half,), episodes=2)) == 0
         first: Any = load_agent(half, torch.device("cpu"), untrained=True).learner.network
     assert learnt(whole) == learnt(half)
-    trained = weights_of(whole)["policy.log_std"]
+    trained = arrays_of(whole)["policy.log_std"]
     assert trained.shape == (1,)
     assert trained != 0.0 == first.policy.log_std.item()  # first weights are not what was trained
     assert {"approx_kl", "clip_fraction", "explained_variance"} <= set(learnt(whole)[2])
@@ -204,7 +189,7 @@ def test_what_looks_at_runs_knows_actor_critics(tmp_path: Path) -> None:
     assert "20" in done.stdout, done.stderr
     words = ("--num-envs", "2", "--max-env-steps", "150", "--max-frames", "200", "--center-frames")
     pong = train("20_a2c", tmp_path / "pong", *words)
-    mean = weights_of(pong)["body.mean_frame"]
+    mean = arrays_of(pong)["body.mean_frame"]
     assert 50.0 < mean.mean() < 150.0  # Pong's background
     done = fastdqn_says("evaluate", str(pong), "--episodes", "2", "--num-envs", "2")
     assert "2 games, " in done.stdout, done.stderr

@@ -17,7 +17,6 @@ import safetensors.numpy
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from fastdqn import process
 from fastdqn.algorithms import freeze_trial
 from fastdqn.replay.transitions import _unpacked
 from fastdqn.runs.checkpoint import checkpoints_in, newest, read
@@ -29,12 +28,6 @@ DOTS = "tests.helpers.own:Dots"  # an environment of one's own
 HALF, WHOLE = "130", "260"
 CLOCK = ("elapsed", "first_update", "records", "rss", "peak_rss", "neighbours", "lines")
 """What a state says of the clock and of the machine's memory."""
-
-
-@pytest.fixture(autouse=True)
-def clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that is resumed here moves this process's clock; put it back."""
-    monkeypatch.setattr(process, "_began", process._began)
 
 
 def state_at_the_end(run: Path) -> dict[str, Any]:

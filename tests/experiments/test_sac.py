@@ -9,16 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-import safetensors.numpy
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from fastdqn import process
 from fastdqn.algorithms.sac import SACLearner
 from fastdqn.cli.evaluate import Evaluate
 from fastdqn.cli.evaluate import evaluate as evaluate_runs
 from fastdqn.runs.checkpoint import newest, read
 from fastdqn.tools.fresh import play_fresh
 from tests.helpers.control import Ears, Reach, registered
+from tests.helpers.outcomes import learnt, weights_of
 from tests.helpers.resuming import resume
 from tests.helpers.scripts import fastdqn_says, loaded, only_run, parse, records, script_says, summary, train
 from tests.helpers.versions import NO_HALF_CHEETAH
@@ -26,29 +25,11 @@ from tests.helpers.versions import NO_HALF_CHEETAH
 SCRIPT = "31_sac"
 QUIET = ("--threads", "1", "--checkpoint-minutes", "None")
 FEW = (*QUIET, "--batch-size", "8", "--replay-initial", "20", "--replay-size", "150")
-CLOCK = ("elapsed", "env_steps_per_s", "rss_bytes", "neighbour_cores")
 REACH = (
     *(*QUIET, "--game", "Reach-v0", "--batch-size", "64", "--learning-rate", "3e-3", "--replay-initial", "100"),
     *("--target-average", "0.02", "--num-envs", "2", "--replay-size", "2000"),
 )
 needs_mujoco = pytest.mark.skipif(importlib.util.find_spec("mujoco") is None, reason="the extra mujoco is missing")
-
-
-@pytest.fixture(autouse=True)
-def clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that is resumed here moves this process's clock; put it back."""
-    monkeypatch.setattr(process, "_began", process._began)
-
-
-def weights_of(run: Path) -> dict[str, bytes]:
-    return {name: array.tobytes() for name, array in safetensors.numpy.load_file(run / "weights.safetensors").items()}
-
-
-def learnt(run: Path) -> tuple[Any, ...]:
-    """Everything about a run that must repeat: weights, games, counters, metrics of the last update."""
-    episodes = [{k: v for k, v in line.items() if k != "elapsed"} for line in records(run, "episodes.jsonl")]
-    last = {k: v for k, v in records(run, "speed.jsonl")[-1].items() if k not in CLOCK}
-    return weights_of(run), episodes, last
 
 
 @pytest.mark.parametrize(

@@ -10,18 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fastdqn import build_sac, process
+from fastdqn import build_sac
 from fastdqn.cli.evaluate import Evaluate
 from fastdqn.cli.evaluate import evaluate as evaluate_runs
 from fastdqn.execution.session_crew import Sessions
 from tests.helpers.control import Reach, registered
-from tests.helpers.resuming import resume
+from tests.helpers.resuming import FEW, QUIET, resume
 from tests.helpers.scripts import SESSIONS, fastdqn_says, only_run, records, started, summary, train
 from tests.helpers.sessions import session_of_reach
 
-QUIET = ("--threads", "1", "--checkpoint-minutes", "None", "--log-seconds", "1000")
-FEW = (*QUIET, "--hidden", "16", "--batch-size", "8", "--replay-initial", "20", "--replay-size", "150")
-TWO = (*FEW, "--sessions", "2")
+TWO = (*FEW, "--hidden", "16", "--sessions", "2")
 REACH = (
     *(*QUIET, "--game", "Reach-v0", "--sessions", "2", "--num-envs", "2", "--batch-size", "64"),
     *("--learning-rate", "3e-3", "--target-average", "0.02", "--replay-initial", "100", "--replay-size", "2000"),
@@ -29,12 +27,6 @@ REACH = (
 )
 LEARNT = -1.8
 """Mean score of Reach: at random it is about -5, the best there is -0.44."""
-
-
-@pytest.fixture(autouse=True)
-def clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that is resumed here moves this process's clock; put it back."""
-    monkeypatch.setattr(process, "_began", process._began)
 
 
 def never_stand(sessions: Sessions) -> bool:

@@ -7,16 +7,14 @@ import re
 import shutil
 import signal
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-import safetensors.numpy
 
-from fastdqn import process
 from fastdqn.errors import UserError
 from fastdqn.runs.checkpoint import newest, read
-from tests.helpers.resuming import resume
+from tests.helpers.outcomes import learnt_by_any_script
+from tests.helpers.resuming import FEW, resume
 from tests.helpers.scripts import (
     SESSIONS,
     Started,
@@ -29,28 +27,10 @@ from tests.helpers.scripts import (
     train,
 )
 
-QUIET = ("--threads", "1", "--checkpoint-minutes", "None", "--log-seconds", "1000")
-FEW = (*QUIET, "--batch-size", "8", "--replay-initial", "20", "--replay-size", "150")
 TWO = (*FEW, "--sessions", "2")
 ONE_QUICK = ["none", pytest.param("shared", marks=pytest.mark.slow), "synced"]
 LONG = (*TWO, "--max-env-steps", "None", "--stop-score", "None")
 posix = pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="needs POSIX signals")
-
-
-@pytest.fixture(autouse=True)
-def clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that is resumed here moves this process's clock; put it back."""
-    monkeypatch.setattr(process, "_began", process._began)
-
-
-def weights_of(run: Path) -> dict[str, bytes]:
-    return {name: array.tobytes() for name, array in safetensors.numpy.load_file(run / "weights.safetensors").items()}
-
-
-def learnt(run: Path) -> tuple[Any, ...]:
-    scores = [(line["score"], line["frames"]) for line in records(run, "episodes.jsonl")]
-    found = summary(run)
-    return weights_of(run), scores, [found[name] for name in ("env_steps", "updates", "samples", "episodes")]
 
 
 @pytest.fixture(scope="module")
@@ -64,16 +44,16 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_one_session_is_31_bit_for_bit(tmp_path: Path, alone: Path, way: str) -> None:
     """So is one that resumes, below, which is tried after every change."""
     words = (*FEW, "--num-envs", "2", "--sessions", "1", "--distributed", way, "--max-env-steps", "420")
-    assert learnt(train(SESSIONS, tmp_path, *words)) == learnt(alone)
+    assert learnt_by_any_script(train(SESSIONS, tmp_path, *words)) == learnt_by_any_script(alone)
 
 
 @pytest.mark.parametrize("way", ONE_QUICK)
 def test_one_session_resumes_bit_for_bit(tmp_path: Path, alone: Path, way: str) -> None:
     words = (*FEW, "--num-envs", "2", "--sessions", "1", "--distributed", way)
     run = train(SESSIONS, tmp_path, *words, "--max-env-steps", "210")
-    assert learnt(run) != learnt(alone)
+    assert learnt_by_any_script(run) != learnt_by_any_script(alone)
     assert "the games continue where they were" in resume(SESSIONS, run, "--max-env-steps", "420")
-    assert learnt(run) == learnt(alone)
+    assert learnt_by_any_script(run) == learnt_by_any_script(alone)
 
 
 def two(folder: Path, way: str) -> Path:

@@ -12,9 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import safetensors.numpy
 
-from fastdqn import process
 from fastdqn.algorithms.control_work import ControlPlayer
 from fastdqn.algorithms.ppo import PPOLearner
 from fastdqn.algorithms.sac import SACLearner
@@ -24,7 +22,8 @@ from fastdqn.options import TrainerOptions
 from fastdqn.runs.checkpoint import checkpoints_in
 from fastdqn.runs.run import Run
 from tests.helpers.control import Reach, registered
-from tests.helpers.resuming import resume
+from tests.helpers.outcomes import learnt_by_any_script, weights_of
+from tests.helpers.resuming import FEW, QUIET, resume
 from tests.helpers.scripts import (
     SESSIONS,
     fastdqn_says,
@@ -37,32 +36,15 @@ from tests.helpers.scripts import (
     summary,
     train,
 )
+from tests.helpers.waiting import wait_until
 
 BESIDE = "33_trainer_thread"
-QUIET = ("--threads", "1", "--checkpoint-minutes", "None", "--log-seconds", "1000")
-FEW = (*QUIET, "--batch-size", "8", "--replay-initial", "20", "--replay-size", "150")
 THREAD = (*FEW, "--trainer-thread", "--steps-per-update", "1")
 PPO = ("--algorithm", "ppo", *QUIET, "--num-envs", "3", "--rollout-steps", "16", "--batch-size", "20", "--epochs", "2")
 OF_A_ROLLOUT = 6
 """Updates: 48 rows, of which at most 6 are resets, make 3 batches."""
 DECAY = ("--learning-rate-decay", "600")
 posix = pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="needs POSIX signals")
-
-
-@pytest.fixture(autouse=True)
-def clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that is resumed here moves this process's clock; put it back."""
-    monkeypatch.setattr(process, "_began", process._began)
-
-
-def weights_of(run: Path) -> dict[str, bytes]:
-    return {name: array.tobytes() for name, array in safetensors.numpy.load_file(run / "weights.safetensors").items()}
-
-
-def learnt(run: Path) -> tuple[Any, ...]:
-    scores = [(line["score"], line["frames"]) for line in records(run, "episodes.jsonl")]
-    found = summary(run)
-    return weights_of(run), scores, [found[name] for name in ("env_steps", "updates", "samples", "episodes")]
 
 
 def watched(monkeypatch: pytest.MonkeyPatch, before: Callable[[int], None]) -> list[dict[str, bytes]]:
@@ -80,13 +62,6 @@ def watched(monkeypatch: pytest.MonkeyPatch, before: Callable[[int], None]) -> l
     return made
 
 
-def wait_for(true: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60.0
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.005)
-
-
 def trainers() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "fastdqn-trainer"]
 
@@ -95,17 +70,17 @@ def test_without_a_thread_33_is_31_bit_for_bit(tmp_path: Path) -> None:
     words = (*FEW, "--num-envs", "2", "--max-env-steps", "420")
     plain = train("31_sac", tmp_path / "31", *words)
     beside = train(BESIDE, tmp_path / "33", *words, "--no-trainer-thread", "--steps-per-update", "1")
-    assert learnt(plain) == learnt(beside)
+    assert learnt_by_any_script(plain) == learnt_by_any_script(beside)
 
 
 def test_without_a_thread_ppo_is_41_bit_for_bit(tmp_path: Path) -> None:
     words = (*PPO[2:], *DECAY, "--max-env-steps", "300")
     plain = train("41_ppo_ranks", tmp_path / "41", "--game", "CartPole-v1", *words)
     beside = train(BESIDE, tmp_path / "33", "--algorithm", "ppo", "--no-trainer-thread", *words)
-    assert learnt(plain) == learnt(beside)
+    assert learnt_by_any_script(plain) == learnt_by_any_script(beside)
     resume(BESIDE, beside, "--max-env-steps", "600")
     resume("41_ppo_ranks", plain, "--max-env-steps", "600")
-    assert learnt(plain) == learnt(beside)
+    assert learnt_by_any_script(plain) == learnt_by_any_script(beside)
 
 
 @pytest.mark.parametrize("threaded", [True, False])
@@ -147,9 +122,9 @@ def test_without_a_thread_33_resumes_bit_for_bit(tmp_path: Path) -> None:
     words = (*FEW, "--no-trainer-thread", "--steps-per-update", "0.4")
     whole = train(BESIDE, tmp_path / "whole", *words, "--max-env-steps", "240")
     half = train(BESIDE, tmp_path / "half", *words, "--max-env-steps", "120")
-    assert learnt(whole) != learnt(half)
+    assert learnt_by_any_script(whole) != learnt_by_any_script(half)
     resume(BESIDE, half, "--max-env-steps", "240")
-    assert learnt(whole) == learnt(half)
+    assert learnt_by_any_script(whole) == learnt_by_any_script(half)
     assert summary(whole)["updates"] == int((240 - 19) / 0.4)
 
 
@@ -196,7 +171,7 @@ def train_60(folder: Path, breaks: bool = False) -> None:
 def test_33_is_joined_then_counted_and_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, breaks: bool) -> None:
     """The update that is under way when the loop ends is in the weights and in the summary, however the loop ends."""
     leaving = threading.Event()
-    made = watched(monkeypatch, lambda number: None if number < UNDER_WAY else wait_for(leaving.is_set))
+    made = watched(monkeypatch, lambda number: None if number < UNDER_WAY else wait_until(leaving.is_set, 60.0))
     play, leave = ControlPlayer.play, Trainer.__exit__
 
     def plays(self: ControlPlayer, env_steps: int, version: int) -> Any:
@@ -225,7 +200,7 @@ def test_saved_before_it_is_joined_33_lacks_an_update(tmp_path: Path, monkeypatc
     def saved() -> bool:
         return any(tmp_path.glob("*/weights.safetensors"))
 
-    made = watched(monkeypatch, lambda number: None if number < UNDER_WAY else wait_for(saved))
+    made = watched(monkeypatch, lambda number: None if number < UNDER_WAY else wait_until(saved, 60.0))
     monkeypatch.setattr(Trainer, "__exit__", lambda trainer, *_: trainer._leave.set())
     train_60(tmp_path)
     for thread in trainers():

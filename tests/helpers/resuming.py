@@ -12,6 +12,9 @@ SMALL = ("--game", "breakout", "--replay-initial", "60", "--batch-size", "4", "-
 PLAIN = (*SMALL, "--replay-size", "150", "--epsilon-decay", "200", "--checkpoint-minutes", "None")
 VECTOR = (*PLAIN, "--num-envs", "3", "--env-threads", "2", "--steps", "4", "--frame-size", "42")
 NARROW = ("--network", "narrow", "--frame-size", "42")
+QUIET = ("--threads", "1", "--checkpoint-minutes", "None", "--log-seconds", "1000")
+FEW = (*QUIET, "--batch-size", "8", "--replay-initial", "20", "--replay-size", "150")
+"""Of soft actor-critic."""
 RAINBOW = (
     *(*PLAIN, "--num-envs", "3", "--env-threads", "2", "--steps", "1", "--gradient-threads", "2"),
     *("--variant", "rainbow", *NARROW, "--report-env-steps", "50", "--held-out", "20", "--importance-decay", "260"),

@@ -81,6 +81,7 @@ KINDS: dict[str, tuple[Callable[[], Any], Callable[[int], Any]]] = {
     "dqn": (dqn, lambda seed: random_batch(4, seed=seed)),
 }
 """Of each algorithm its learner, and a batch."""
+WAYS = {"shared": Shared, "synced": Synced}
 
 
 def learn(kind: str, descent: Shared | Synced, updates: int, number: int, outbox: Outbox) -> None:

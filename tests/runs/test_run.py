@@ -17,7 +17,6 @@ import torch
 from numpy.typing import NDArray
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from fastdqn import process
 from fastdqn.errors import RunError
 from fastdqn.runs.folder import version
 from tests.helpers.runs import NOTHING, game, make_run, scalars
@@ -190,13 +189,11 @@ class Part:
 )
 def test_tracked_parts_are_told_of_games_that_begin_anew(
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     anew: list[bool] | None,
     told: list[Any],
     said: str,
 ) -> None:
-    monkeypatch.setattr(process, "_began", process._began)  # which a run that is resumed moves
     with make_run(tmp_path) as run:
         run.track(learner=Part(), games=Part())
         run.played(NOTHING)
@@ -217,8 +214,7 @@ def test_tracked_parts_are_told_of_games_that_begin_anew(
     assert updates_due == [6, 8]  # the replay, which the checkpoint lacks, is filled again first
 
 
-def test_parts_that_the_checkpoint_has_are_not_left_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "_began", process._began)
+def test_parts_that_the_checkpoint_has_are_not_left_empty(tmp_path: Path) -> None:
     with make_run(tmp_path) as run:
         run.track(learner=Part(), replay=Part())
         run.played(NOTHING)

@@ -26,6 +26,7 @@ from fastdqn.tools.sweep.plan import Axes, atari_26, axes_of, said_by, tasks_of
 from fastdqn.tools.sweep.results import read_result
 from fastdqn.tools.sweep.show import duration, left_of
 from tests.helpers.scripts import ROOT, fastdqn_says
+from tests.helpers.waiting import wait_until
 
 FAKE = str(ROOT / "tests" / "helpers" / "fake.py")
 
@@ -50,13 +51,6 @@ def ledger(folder: Path) -> list[str]:
 
 def results(folder: Path) -> dict[str, dict[str, Any]]:
     return {path.stem: read_result(path) for path in (folder / "results").glob("*.json")}
-
-
-def wait_for(true: Any, seconds: float = 30.0) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, "it took too long"
-        time.sleep(0.02)
 
 
 def test_axes_and_names() -> None:
@@ -211,7 +205,7 @@ def test_ctrl_c_and_a_second_sweep(tmp_path: Path) -> None:
     first = subprocess.Popen(
         command(folder, *words), env=environment(folder), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    wait_for(lambda: list(folder.glob("runs/pong-0/*/checkpoints/*.checkpoint")))
+    wait_until(lambda: list(folder.glob("runs/pong-0/*/checkpoints/*.checkpoint")), 30.0)
     second = swept(folder, *words)
     assert second.returncode == 2
     assert f"is going on already, in process {first.pid}" in second.stderr
@@ -261,14 +255,14 @@ def test_a_killed_worker_is_resumed(tmp_path: Path) -> None:
     folder = tmp_path / "sweep"
     words = ("--games", "pong", "--jobs", "1", "--", "--seconds", "3")
     first = subprocess.Popen(command(folder, *words), env=environment(folder), stdout=subprocess.PIPE, text=True)
-    wait_for(lambda: list(folder.glob("runs/pong-0/*/checkpoints/*2.checkpoint")))
+    wait_until(lambda: list(folder.glob("runs/pong-0/*/checkpoints/*2.checkpoint")), 30.0)
     (worker,) = processes_of(folder, "fastdqn.cli.worker")
     worker.kill()
-    wait_for(lambda: any("resumes" in line for line in ledger(folder)))
+    wait_until(lambda: any("resumes" in line for line in ledger(folder)), 30.0)
     first.kill()
     out, _ = first.communicate()
     assert "pong-0: its process was killed (-9); it is resumed" in out
-    wait_for(lambda: not processes_of(folder), 10.0)
+    wait_until(lambda: not processes_of(folder), 10.0)
     assert swept(folder, *words).returncode == 0
     at = [int(line.split()[-1]) for line in ledger(folder) if "resumes" in line]
     assert len(at) == 2
@@ -372,7 +366,7 @@ def harmed(folder: Path, how: tuple[str, ...], games: int, seeds: int) -> None:
         if full:
             counts["disk"] += 1
         if ray:
-            wait_for(lambda: processes_of(folder, "fastdqn.cli.worker") or running.poll() is not None, 240.0)  # noqa: B023
+            wait_until(lambda: processes_of(folder, "fastdqn.cli.worker") or running.poll() is not None, 240.0)  # noqa: B023
         end = time.monotonic() + rng.uniform(6.0, 25.0)
         while running.poll() is None and time.monotonic() < end:
             time.sleep(rng.uniform(0.3, 1.5))
@@ -403,6 +397,6 @@ def harmed(folder: Path, how: tuple[str, ...], games: int, seeds: int) -> None:
     ended = [line for line in ledger(folder) if line.endswith(" ends")]
     assert len(ended) == len(set(ended))  # no run has been finished twice
     assert len(ended) >= games * seeds - 3  # a few may have been killed between their summary and this line
-    wait_for(lambda: not processes_of(folder), 20.0)
+    wait_until(lambda: not processes_of(folder), 20.0)
     left = [path for pattern in ("*", "results/*", "runs/*/*") for path in folder.glob(pattern)]
     assert not [path for path in left if path.name in (".probe", "sweep.json") or path.suffix == ".unfinished"]
