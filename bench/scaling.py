@@ -1,15 +1,20 @@
 """What an all-reduce costs between processes of this machine, and what speed-up follows from that for many ranks.
 
-    python bench/scaling.py                                # the times of an all-reduce, and a line through them
+    python bench/scaling.py                                # the times of an all-reduce, and a line through Gloo's
     python bench/scaling.py --update-ms 12 --mbytes 0.04   # and the speed-up of updates that take so long alone
     python bench/scaling.py --fps bench/results/WHEN-fps-cpu.jsonl --mbytes 6.8   # as long as it has measured
     python bench/scaling.py --update-ms 12 --mbytes 0.000004,0.54,0.27   # with SAC's three all-reduces for each update
 
+Ranks compute for some milliseconds before each all-reduce, as they do before an update's, and the mean counts: what
+waits for a core then waits long now and then. Gloo is what ranks on several machines use; those of one have memory that
+they share.
+
 A ring all-reduce of B bytes over n ranks sends 2 (n - 1) messages one after the other, and 2 (n - 1) / n of the bytes
-(Patarasuk & Yuan 2009): t(n, B) = 2 (n - 1) (latency + B / (n bandwidth)). Latency and bandwidth are fitted to what is
-measured here, by least squares. With c seconds of playing and computing for each update, all that each rank does
-beside, n ranks do n times as much work in c + t seconds instead of c: speed-up(n) = n c / (c + t), where t is the sum
-of t(n, B) over the all-reduces of an update. PPO makes one; SAC makes three, of temperature, critics and actor.
+(Patarasuk & Yuan 2009): t(n, B) = 2 (n - 1) (latency + B / (n bandwidth)). Latency and bandwidth are fitted by least
+squares to what is measured here by Gloo, with no more ranks than cores. With c seconds of playing and computing for
+each update, all that each rank does beside, n ranks do n times as much work in c + t seconds instead of c: speed-up(n)
+= n c / (c + t), where t is the sum of t(n, B) over the all-reduces of an update. PPO makes one; SAC makes three, of
+temperature, critics and actor.
 
 That leaves out ranks that wait for the slowest, cores that are fewer than ranks, and the few numbers that ranks say to
 each other between two updates: how many env steps there were, and whether to go on, once for each rollout of PPO and
@@ -25,7 +30,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,6 +39,7 @@ import torch
 import torch.distributed
 import torch.multiprocessing
 from rich.console import Console
+from torch import Tensor
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # where bench is, if this file is run
 
@@ -41,10 +47,14 @@ from bench.fps import exit_code
 from fastdqn import process
 from fastdqn.cli.parser import parsed
 from fastdqn.errors import UserError
+from fastdqn.execution.ranks import Ranks
+from fastdqn.options.ranks import RanksOptions
 
 MEGABYTES = (0.04, 0.56, 6.8)
 """Of the gradients of PPO on CartPole, of the critics of SAC, and of PPO on Atari."""
 RANKS = (1, 2, 4, 8, 16, 32, 64)
+COMPUTING = 0.004
+"""Seconds of computing before each all-reduce."""
 dist: Any = torch.distributed  # whose signatures are partly unknown
 multiprocessing: Any = torch.multiprocessing
 
@@ -53,14 +63,23 @@ multiprocessing: Any = torch.multiprocessing
 class ScalingOptions:
     ranks: str = "2,4"
     """Numbers of processes, separated by commas."""
-    repeats: int = 50
-    """All-reduces that are timed, of which the median counts."""
+    repeats: int = 200
+    """All-reduces that are timed, whose mean counts."""
     update_ms: float | None = None
     """Milliseconds of playing and computing for each update of one process alone."""
     fps: Path | None = None
     """Take them from JSON lines of bench/fps.py, whose first row is one process alone."""
     mbytes: str = "0.04"
     """Megabytes of the gradients of each all-reduce of an update, separated by commas."""
+
+
+class Measured(NamedTuple):
+    """What an all-reduce costs."""
+
+    ranks: int
+    size: float  # bytes
+    by_gloo: float  # seconds
+    in_memory: float | None = None  # seconds, where ranks of one machine share memory
 
 
 class Link(NamedTuple):
@@ -90,35 +109,44 @@ def fitted(measured: Sequence[tuple[int, float, float]]) -> Link:
     return Link(latency, 1.0 / inverse)
 
 
-def measured(ranks: Sequence[int], repeats: int) -> list[tuple[int, float, float]]:
-    """Return (ranks, bytes, seconds) of an all-reduce, each with one thread, on the loopback interface."""
-    found: list[tuple[int, float, float]] = []
+def measured(ranks: Sequence[int], repeats: int) -> list[Measured]:
+    """Return what all-reduces cost, each rank with one thread, by Gloo on the loopback interface."""
+    found: list[Measured] = []
     for count in ranks:
         with multiprocessing.Manager() as manager:
             times = manager.dict()
             port = _free_port()
             multiprocessing.spawn(_rank, (count, port, repeats, times), nprocs=count)
-            found += [(count, size * 1e6, times[size]) for size in MEGABYTES]
+            found += [Measured(count, size * 1e6, *times[size]) for size in MEGABYTES]
     return found
 
 
 def _rank(rank: int, world: int, port: int, repeats: int, times: Any) -> None:
     torch.set_num_threads(1)
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    places = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world, "MASTER_PORT": port}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", **{name: str(number) for name, number in places.items()}}
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo" if sys.platform == "linux" else "lo0")
-    dist.init_process_group("gloo", rank=rank, world_size=world)
-    for size in MEGABYTES:
-        gradients = torch.ones(int(size * 1e6 / 4))
-        taken: list[float] = []
-        for _ in range(repeats + 5):
-            dist.barrier()
-            begin = time.perf_counter()
-            dist.all_reduce(gradients)
-            taken.append(time.perf_counter() - begin)
-            gradients.fill_(1.0)
-        if rank == 0:
-            times[size] = statistics.median(taken[5:])
-    dist.destroy_process_group()
+    with Ranks(RanksOptions(world)) as ranks:
+        ways = (dist.all_reduce, ranks.sum) if ranks.on_one_machine else (dist.all_reduce,)
+        for size in MEGABYTES:
+            found = [_seconds(ranks, way, int(size * 1e6 / 4), repeats) for way in ways]
+            if rank == 0:
+                times[size] = tuple(found)
+
+
+def _seconds(ranks: Ranks, way: Callable[[Tensor], object], count: int, repeats: int) -> float:
+    """Return the seconds that a sum of so many numbers takes on average, after some time of computing."""
+    gradients, factors = ranks.buffer(count, torch.zeros(())), torch.ones(256, 256)
+    taken: list[float] = []
+    for _ in range(repeats + 5):
+        end = time.perf_counter() + COMPUTING
+        while time.perf_counter() < end:
+            torch.mm(factors, factors)
+        ranks.gather([0.0])  # all begin together
+        begin = time.perf_counter()
+        way(gradients)
+        taken.append(time.perf_counter() - begin)
+    return statistics.fmean(taken[5:])
 
 
 def _free_port() -> int:
@@ -199,12 +227,14 @@ def bench(options: ScalingOptions) -> int:
         alone = computing_of(options.fps)
     console = Console(highlight=False, soft_wrap=True)
     found = measured(ranks, options.repeats)
-    console.print(f"all-reduce by gloo on {process.cores()} cores, one thread each:")
-    console.print("| ranks | MB | ms |\n| --- | --- | --- |")
-    for count, size, seconds in found:
-        console.print(f"| {count} | {size / 1e6:g} | {1000 * seconds:.2f} |")
-    link = fitted(found)
-    console.print(f"latency {1e6 * link.latency:.0f} us, bandwidth {link.bandwidth / 1e6:.0f} MB/s")
+    console.print(f"all-reduce on {process.cores()} cores, one thread each:")
+    console.print("| ranks | MB | by Gloo, ms | in shared memory, ms |\n| --- | --- | --- | --- |")
+    for count, size, *seconds in found:
+        by_gloo, in_memory = ("-" if one is None else f"{1000 * one:.2f}" for one in seconds)
+        console.print(f"| {count} | {size / 1e6:g} | {by_gloo} | {in_memory} |")
+    fits = [one for one in found if one.ranks <= process.cores()] or found
+    link = fitted([(one.ranks, one.size, one.by_gloo) for one in fits])
+    console.print(f"by Gloo: latency {1e6 * link.latency:.0f} us, bandwidth {link.bandwidth / 1e6:.0f} MB/s")
     if alone is not None:
         row, computing = alone
         console.print("\n".join([*([row] if row else []), *table(link, sizes, computing)]))

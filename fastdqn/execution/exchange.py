@@ -11,10 +11,11 @@ import contextlib
 import hashlib
 import math
 import os
+import secrets
 import socket
+import struct
 import time
 from collections.abc import Callable, Sequence
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +26,10 @@ from torch import Tensor
 from fastdqn import process
 from fastdqn.errors import Interrupted, RunError
 from fastdqn.execution.presence import Presence
+from fastdqn.execution.same_machine import LONGEST, READY, SHORT, SLICE, SameMachine, network_here
 from fastdqn.types import EpisodeEnd
 
 dist: Any = torch.distributed  # whose signatures are partly unknown
-SLICE = timedelta(seconds=0.2)
-"""Of waiting, after which signals and other ranks are looked at."""
 LOOPBACK = "127.0.0.1"
 PATIENCE = 3.0
 """Seconds, at least, for which others are waited for after a signal, so that the run can be resumed exactly: as long as
@@ -54,15 +54,23 @@ class Exchanges:
         self._timeout = timeout
         self._presence: Presence | None = None
         self._devices: Any = None  # of GPUs, if each rank has one of its own
+        self._here: SameMachine | None = None  # lines, where all ranks are on one machine
         self._broken_off = False  # whether an exchange was left in its middle
         self._stopping: float | None = None  # when it was noticed that a signal asks to stop
         self._round = 0.0  # seconds that the slowest rank took for its newest round
         self._met = time.monotonic()  # when that began: all had ended theirs
 
+    @property
+    def on_one_machine(self) -> bool:
+        """Whether exchanges go by `SameMachine`."""
+        return self._here is not None
+
     def sum(self, tensor: Tensor) -> None:
         """Replace `tensor` by its sum over all ranks."""
         if self._devices is not None and tensor.is_cuda:
             dist.all_reduce(tensor, group=self._devices)  # does not wait for the device
+        elif self._here is not None and not tensor.is_cuda:
+            self._sum_here(self._here, tensor)
         else:
             self._wait(dist.all_reduce(tensor, async_op=True))
 
@@ -72,6 +80,9 @@ class Exchanges:
 
     def gather(self, values: Sequence[float], patience: float | None = None) -> list[list[float]]:
         """Return the values of all ranks, as many of each; `patience` as in `_wait`."""
+        if self._here is not None and 0 < 8 * len(values) <= LONGEST:
+            kind = struct.Struct(f"{len(values)}d")
+            return [list(kind.unpack(said)) for said in self._exchange_here(self._here, kind.pack(*values), patience)]
         own = torch.tensor(values, dtype=torch.float64)
         places = [torch.zeros_like(own) for _ in range(self.world)]
         self._wait(dist.all_gather(places, own, async_op=True), patience)
@@ -107,8 +118,11 @@ class Exchanges:
             order: of rank 0.
             writing: whether rank 0 may first write a checkpoint; then it is waited for as long as it lives.
         """
+        patience = math.inf if writing else self._patience
+        if self._here is not None:
+            return self._tell_here(self._here, order, patience)
         said = torch.tensor([order])
-        self._wait(dist.broadcast(said, 0, async_op=True), math.inf if writing else self._patience)
+        self._wait(dist.broadcast(said, 0, async_op=True), patience)
         return int(said)
 
     def pids_here(self) -> list[int]:
@@ -161,6 +175,62 @@ class Exchanges:
         """
         if self._presence is not None:
             self._presence.saving = saving
+
+    def meet_here(self, seconds: float) -> None:
+        """Exchange by `SameMachine` from now on, if all ranks are on one."""
+        token = self.send(secrets.token_bytes(16), 0)
+        here = None
+        with contextlib.suppress(OSError):
+            here = SameMachine(self.rank, self.world, token) if network_here() else None
+        places = self.gather([this_machine(), network_here(), here is not None], seconds)
+        if here is not None and all(one == places[0] for one in places):
+            try:
+                here.connect(seconds)
+            except OSError:
+                here.close()
+                here = None
+        elif here is not None:
+            here.close()
+            here = None
+        if all(there for (there,) in self.gather([here is not None], seconds)):
+            self._here = here
+        elif here is not None:
+            here.close()
+
+    def _exchange_here(self, here: SameMachine, data: bytes, patience: float | None = None) -> list[bytes]:
+        """Return the `data` of all ranks, as many bytes of each."""
+        here.say(data)
+        heard = here.hear(len(data))
+        self._wait(heard, patience)
+        return [data if rank == self.rank else heard.messages[rank] for rank in range(self.world)]
+
+    def _sum_here(self, here: SameMachine, tensor: Tensor) -> None:
+        """Replace `tensor` by its sum over all ranks."""
+        flat = tensor.detach().view(-1)
+        if flat.nbytes <= SHORT:
+            said = b"".join(self._exchange_here(here, flat.numpy().tobytes()))
+            parts = torch.frombuffer(bytearray(said), dtype=flat.dtype).view(self.world, -1)
+        else:
+            if not here.has_room(flat) and self.rank == 0:
+                here.make_room(flat)
+            elif not here.has_room(flat):
+                self._wait(here.take_room())
+            parts = here.place(flat)
+            parts[self.rank].copy_(flat)
+            self._exchange_here(here, READY)
+        torch.add(parts[0], parts[1], out=flat)
+        for part in parts[2:]:
+            flat.add_(part)  # in one order, so that all ranks have the same bits
+
+    def _tell_here(self, here: SameMachine, order: int, patience: float) -> int:
+        """Return rank 0's `order`."""
+        kind = struct.Struct("q")
+        if self.rank == 0:
+            here.say(kind.pack(order))
+            return order
+        heard = here.hear(kind.size, [0])
+        self._wait(heard, patience)
+        return int(kind.unpack(heard.messages[0])[0])
 
     @property
     def _patience(self) -> float:

@@ -65,6 +65,7 @@ class Ranks(Exchanges):
             dist.init_process_group(
                 "gloo", store=store, rank=self.rank, world_size=self.world, timeout=timedelta(days=7)
             )
+            self.meet_here(self._start)
             self._exits = stack.pop_all()
         return self
 
@@ -77,6 +78,8 @@ class Ranks(Exchanges):
             dist.destroy_process_group()
         else:
             process.abandon()  # threads of the group may wait for ever
+        if self._here is not None:
+            self._here.close()
         return self._exits.__exit__(kind, error, trace)
 
     def place(self, run: RunOptions, vector: VectorOptions) -> tuple[torch.device, Seeds, VectorOptions]:

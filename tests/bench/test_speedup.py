@@ -29,6 +29,7 @@ from bench.speedup import (
     speed_ups,
 )
 from fastdqn.errors import UserError
+from fastdqn.execution.same_machine import network_here
 from tests.helpers import forks
 from tests.helpers.scripts import parse, summary
 
@@ -198,7 +199,10 @@ def test_an_update_takes_as_long_as_was_measured(tmp_path: Path, capsys: pytest.
     file.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
     assert scaling.bench(ScalingOptions(ranks="2", repeats=1, fps=file)) == 0
     said_ = capsys.readouterr().out.splitlines()
-    assert [line.split(" | ")[:2] for line in said_[3:6]] == [["| 2", f"{size:g}"] for size in scaling.MEGABYTES]
+    rows_ = [line.strip("| ").split(" | ") for line in said_[3:6]]
+    assert [row[:2] for row in rows_] == [["2", f"{size:g}"] for size in scaling.MEGABYTES]
+    assert all(float(row[2]) > 0.0 for row in rows_)
+    assert all((row[3] == "-") == (network_here() == 0) for row in rows_)
     assert said_[7:9] == ["41 250.0", "on paper, updates of 4.00 ms alone and gradients of 0.04 MB:"]
     assert said_[11] == "| 1 | 0.00 | 1.00 | 100% |"
 
