@@ -211,10 +211,8 @@ class Exchanges:
             said = b"".join(self._exchange_here(here, flat.numpy().tobytes()))
             parts = torch.frombuffer(bytearray(said), dtype=flat.dtype).view(self.world, -1)
         else:
-            if not here.has_room(flat) and self.rank == 0:
-                here.make_room(flat)
-            elif not here.has_room(flat):
-                self._wait(here.take_room())
+            if not here.has_room(flat):
+                self._wait(here.make_room(flat) if self.rank == 0 else here.take_room())
             parts = here.place(flat)
             parts[self.rank].copy_(flat)
             self._exchange_here(here, READY)
@@ -227,10 +225,9 @@ class Exchanges:
         kind = struct.Struct("q")
         if self.rank == 0:
             here.say(kind.pack(order))
-            return order
-        heard = here.hear(kind.size, [0])
+        heard = here.hear(kind.size, [] if self.rank == 0 else [0])
         self._wait(heard, patience)
-        return int(kind.unpack(heard.messages[0])[0])
+        return order if self.rank == 0 else int(kind.unpack(heard.messages[0])[0])
 
     @property
     def _patience(self) -> float:

@@ -24,7 +24,7 @@ from fastdqn.errors import RunError
 
 SLICE = timedelta(seconds=0.2)
 """Of waiting, after which signals and other ranks are looked at."""
-LONGEST = 1 << 16
+LONGEST = 1 << 14
 """Bytes of a message at most: the kernel holds two of them whoever reads."""
 SHORT = 1 << 12
 """Bytes of a sum, up to which each rank says its part in a message."""
@@ -128,8 +128,8 @@ class SameMachine:
         """Tell whether there is room for a sum of `tensor`."""
         return self._memory is not None and self._memory.shape[2] >= tensor.nbytes
 
-    def make_room(self, tensor: Tensor) -> None:
-        """Give all others room for a sum of `tensor`.
+    def make_room(self, tensor: Tensor) -> Heard:
+        """Give all others room for a sum of `tensor`; return what waits for nobody.
 
         Raises:
             RunError: there is not so much memory.
@@ -146,6 +146,7 @@ class SameMachine:
             raise RunError(f"There is no memory for the sums of {self.world} ranks: {error}.") from error
         finally:
             os.close(memory)
+        return self.hear(1, [])
 
     def take_room(self) -> Heard:
         """Return what waits until rank 0 has given room."""

@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -42,9 +41,24 @@ def ranks(lines: list[SameMachine]) -> list[Exchanges]:
     """Three ranks with these lines."""
     made = [Exchanges(rank, WORLD, timeout=10.0) for rank in range(WORLD)]
     for one, here in zip(made, lines, strict=True):
-        one._presence = cast(Any, SimpleNamespace(exchange=lambda: None, lost=None, behind=lambda: "Another rank"))
+        one._presence = cast(Any, Present())
         one._here = here
     return made
+
+
+class Present:
+    """A presence of ranks that are all there."""
+
+    lost = None
+
+    def __init__(self) -> None:
+        self.begun = 0
+
+    def exchange(self) -> None:
+        self.begun += 1
+
+    def behind(self) -> str:
+        return "Another rank"
 
 
 def together(work: Callable[[int], Any]) -> list[Any]:
@@ -130,6 +144,28 @@ def test_what_all_say_is_known_to_all(ranks: list[Exchanges]) -> None:
 def test_rank_0_tells_and_waits_for_nobody(ranks: list[Exchanges]) -> None:
     assert [ranks[0].tell(order) for order in (3, 4)] == [3, 4]
     assert [[ranks[rank].tell(0), ranks[rank].tell(0)] for rank in (1, 2)] == [[3, 4]] * 2
+
+
+def test_all_count_the_same_exchanges(ranks: list[Exchanges]) -> None:
+    """Who has begun fewer than others is named where one does not come."""
+
+    def work(rank: int) -> None:
+        ranks[rank].tell(1)
+        for size in (2 * SHORT, 3, 4 * SHORT):
+            ranks[rank].sum(torch.ones(size))
+        ranks[rank].gather([1.0])
+
+    together(work)
+    assert [cast(Any, one._presence).begun for one in ranks] == [7] * WORLD  # two of them are for more memory
+
+
+def test_what_rank_0_tells_one_that_is_gone_is_an_error(
+    ranks: list[Exchanges], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "fail", lambda: None)
+    ranks[0]._presence = cast(Any, lost_after(0))
+    with pytest.raises(RunError, match=r"Rank 2 is gone"):
+        ranks[0].tell(0)
 
 
 def test_what_is_too_long_for_a_message_goes_another_way(
