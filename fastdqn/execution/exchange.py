@@ -35,6 +35,8 @@ PATIENCE = 3.0
 """Seconds, at least, for which others are waited for after a signal, so that the run can be resumed exactly: as long as
 the slowest rank's newest round took, if that was longer. Between two rounds it is so long for each exchange, and longer
 where a checkpoint is gathered or written."""
+CONNECT_SECONDS = 10.0
+"""For lines between ranks of one machine, which can all be reached by then."""
 CHUNK = 1 << 26
 """Bytes that are sent at once."""
 _EPISODE = len(EpisodeEnd._fields)  # numbers
@@ -179,23 +181,22 @@ class Exchanges:
     def meet_here(self, seconds: float) -> None:
         """Exchange by `SameMachine` from now on, if all ranks are on one."""
         token = self.send(secrets.token_bytes(16), 0)
-        here = None
-        with contextlib.suppress(OSError):
-            here = SameMachine(self.rank, self.world, token) if network_here() else None
-        places = self.gather([this_machine(), network_here(), here is not None], seconds)
-        if here is not None and all(one == places[0] for one in places):
-            try:
-                here.connect(seconds)
-            except OSError:
-                here.close()
-                here = None
-        elif here is not None:
-            here.close()
+        with contextlib.ExitStack() as stack:
             here = None
-        if all(there for (there,) in self.gather([here is not None], seconds)):
-            self._here = here
-        elif here is not None:
-            here.close()
+            if network_here():
+                with contextlib.suppress(OSError):
+                    here = SameMachine(self.rank, self.world, token)
+                    stack.callback(here.close)
+            places = self.gather([this_machine(), network_here(), _user(), here is not None], seconds)
+            there = here is not None and all(one == places[0] for one in places)
+            if here is not None and there:
+                try:
+                    here.connect(min(CONNECT_SECONDS, seconds / 2))
+                except OSError:
+                    there = False
+            if all(one for (one,) in self.gather([there], seconds)):
+                self._here = here
+                stack.pop_all()
 
     def _exchange_here(self, here: SameMachine, data: bytes, patience: float | None = None) -> list[bytes]:
         """Return the `data` of all ranks, as many bytes of each."""
@@ -299,6 +300,10 @@ def loopback_store() -> Any:
     newer = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 8)
     served = {"is_master": True, "wait_for_workers": False, "master_listen_fd": server.detach()}
     return dist.TCPStore(LOOPBACK, port, **served, use_libuv=newer)
+
+
+def _user() -> int:
+    return os.getuid() if hasattr(os, "getuid") else 0
 
 
 def this_machine() -> int:

@@ -65,7 +65,11 @@ class Ranks(Exchanges):
             dist.init_process_group(
                 "gloo", store=store, rank=self.rank, world_size=self.world, timeout=timedelta(days=7)
             )
-            self.meet_here(self._start)
+            try:
+                self.meet_here(self._start)
+            except BaseException:
+                process.abandon()  # as below
+                raise
             self._exits = stack.pop_all()
         return self
 

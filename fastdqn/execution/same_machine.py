@@ -12,7 +12,7 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -58,12 +58,13 @@ class SameMachine:
         token: 16 bytes or so, the same for all of them and for nobody else.
 
     Raises:
-        OSError: this rank cannot be reached.
+        OSError: this rank cannot be reached, or cannot have memory to share.
     """
 
     def __init__(self, rank: int, world: int, token: bytes) -> None:
         self.rank, self.world = rank, world
         self._token = token.hex()
+        os.close(os.memfd_create("fastdqn"))  # not everywhere is it allowed
         self._server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._lines: dict[int, socket.socket] = {}
         self._memory: Tensor | None = None  # (2, W, bytes) uint8; sums take turns
@@ -107,10 +108,18 @@ class SameMachine:
             line.close()
 
     def say(self, data: bytes) -> None:
-        """Say `data`, at most `LONGEST` bytes, to all others; who is gone is noticed by whoever waits for it."""
-        for line in self._lines.values():
-            with contextlib.suppress(OSError):
+        """Say `data`, at most `LONGEST` bytes, to all others; who is gone is noticed by whoever waits for it.
+
+        Raises:
+            RunError: it does not reach one that is there.
+        """
+        for rank, line in self._lines.items():
+            try:
                 line.sendall(data)
+            except (BrokenPipeError, ConnectionResetError):
+                continue
+            except OSError as error:
+                raise RunError(f"Rank {rank} cannot be told anything: {error}.") from error
 
     def hear(self, size: int, ranks: Sequence[int] | None = None) -> Heard:
         """Return messages of `size` bytes, 1 at least, that come from each of `ranks`, by default from all others."""
@@ -135,22 +144,38 @@ class SameMachine:
             RunError: there is not so much memory.
         """
         size = -(-tensor.nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
-        memory = os.memfd_create("fastdqn")
         try:
-            os.posix_fallocate(memory, 0, 2 * self.world * size)  # now, rather than be killed at the first write
-            self._map(memory)
-            for line in self._lines.values():
-                with contextlib.suppress(OSError):
-                    socket.send_fds(line, [_MEMORY], [memory])
+            memory = os.memfd_create("fastdqn")
+            try:
+                os.posix_fallocate(memory, 0, 2 * self.world * size)  # all of it now
+                self._map(memory)
+                for line in self._lines.values():
+                    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                        socket.send_fds(line, [_MEMORY], [memory])
+            finally:
+                os.close(memory)
         except OSError as error:
-            raise RunError(f"There is no memory for the sums of {self.world} ranks: {error}.") from error
-        finally:
-            os.close(memory)
+            raise self._no_memory(error) from error
         return self.hear(1, [])
 
     def take_room(self) -> Heard:
         """Return what waits until rank 0 has given room."""
-        return _Room(self._lines[0], self._map)
+        return _Room(self._lines[0], self._take)
+
+    def _take(self, memory: list[int]) -> None:
+        """Map the memory of a descriptor that has come."""
+        try:
+            if not memory:
+                raise OSError("none has come")
+            self._map(memory[0])
+        except OSError as error:
+            raise self._no_memory(error) from error
+        finally:
+            for one in memory:
+                os.close(one)
+
+    def _no_memory(self, error: OSError) -> RunError:
+        return RunError(f"There is no memory for the sums of {self.world} ranks: {error}.")
 
     def _map(self, memory: int) -> None:
         shared: Any = mmap.mmap(memory, os.fstat(memory).st_size)
@@ -172,31 +197,36 @@ class Heard:
         self.messages: dict[int, bytes] = {}
         self._missing = dict(lines)
         self._size = size
-        self._broken = False
+        self._broken: str | None = None  # why nothing more will come
 
     def is_completed(self) -> bool:
         """Tell whether waiting any longer would bring nothing."""
-        return self._broken or not self._missing
+        return self._broken is not None or not self._missing
 
-    def wait(self, _slice: timedelta) -> None:
-        """Wait for all messages, for a slice at least where one does not come.
+    def wait(self, slice_: timedelta) -> None:
+        """Wait for all messages, for a slice at most, and for the newest line that was looked at another one.
 
         Raises:
             RuntimeError: they have not all come yet, or will not.
         """
+        end = time.monotonic() + slice_.total_seconds()
         for rank in tuple(self._missing):
+            if self._broken is not None:
+                raise RuntimeError(self._broken)
             try:
                 message = self._next(self._missing[rank])
             except TimeoutError:
                 raise RuntimeError("the slice is over") from None
             except OSError as error:
-                self._broken = True
-                raise RuntimeError(str(error)) from error
+                self._broken = str(error)
+                raise RuntimeError(self._broken) from error
             if len(message) != self._size:
-                self._broken = True
-                raise RuntimeError(f"rank {rank} has hung up" if not message else f"rank {rank} says something else")
+                self._broken = f"rank {rank} says something else" if message else f"rank {rank} has hung up"
+                raise RuntimeError(self._broken)
             self.messages[rank] = message
             del self._missing[rank]
+            if self._missing and time.monotonic() > end:
+                raise RuntimeError("the slice is over")
 
     def _next(self, line: socket.socket) -> bytes:
         return line.recv(self._size + 1)
@@ -205,17 +235,14 @@ class Heard:
 class _Room(Heard):
     """Memory that comes from rank 0."""
 
-    def __init__(self, line: socket.socket, take: Any) -> None:
+    def __init__(self, line: socket.socket, take: Callable[[list[int]], None]) -> None:
         super().__init__({0: line}, len(_MEMORY))
         self._take = take
 
     def _next(self, line: socket.socket) -> bytes:
         message, memory, *_ = socket.recv_fds(line, self._size + 1, 1)
-        for one in memory:
-            try:
-                self._take(one)
-            finally:
-                os.close(one)
+        if message:
+            self._take(memory)
         return message
 
 

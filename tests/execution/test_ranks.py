@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from fastdqn import process
+from fastdqn.errors import RunError
 from fastdqn.execution.exchange import dist
 from fastdqn.execution.ranks import ALONE, Ranks
 from fastdqn.options.ranks import RanksOptions
@@ -126,6 +127,23 @@ def test_alone_there_is_no_group_and_nothing_is_averaged() -> None:
         assert not dist.is_initialized()
     assert ALONE.notes == ()
     assert ALONE.threads(None) is None
+
+
+def test_where_one_is_lost_before_all_have_met_nobody_waits_for_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the group, which may wait for ever for the one that is lost."""
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    abandoned = mock.Mock()
+    monkeypatch.setattr(process, "abandon", abandoned)
+    monkeypatch.setattr(dist, "rendezvous", lambda *_, **__: iter([(None,)]))
+    monkeypatch.setattr(dist, "init_process_group", lambda *_, **__: None)
+    monkeypatch.setattr(Ranks, "meet_here", mock.Mock(side_effect=RunError("Rank 1 is gone.")))
+    presence = mock.MagicMock()
+    presence.return_value.__exit__.return_value = None
+    monkeypatch.setattr("fastdqn.execution.ranks.Presence", presence)
+    with pytest.raises(RunError, match=r"Rank 1 is gone\."), Ranks(RanksOptions(2)):
+        pass
+    abandoned.assert_called_once_with()
 
 
 def test_seeds_are_distinct_and_rank_0_has_the_runs_own() -> None:

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import Any, cast
 
 import pytest
@@ -280,6 +281,66 @@ def test_memory_that_cannot_be_had_is_one_sentence(ranks: list[Exchanges], monke
     monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(RunError, match=r"There is no memory for the sums of 3 ranks: .*No space left"):
         ranks[0].sum(torch.ones(SHORT))
+
+
+@pytest.mark.parametrize("descriptors", [0, 1])
+def test_memory_that_does_not_come_is_one_sentence_elsewhere(
+    lines: list[SameMachine], monkeypatch: pytest.MonkeyPatch, descriptors: int
+) -> None:
+    """No descriptor could be taken, or none can be mapped; what comes after is not taken for it."""
+
+    def map_none(*_: int) -> None:
+        raise OSError("cannot allocate memory")
+
+    lines[0].make_room(torch.ones(SHORT))
+    monkeypatch.setattr(SameMachine, "_map", map_none)
+    recv = socket.recv_fds
+    if not descriptors:
+        monkeypatch.setattr(socket, "recv_fds", lambda *told: (recv(*told)[0], [], 0, None))
+    with pytest.raises(
+        RunError, match=r"There is no memory for the sums of 3 ranks: (none has come|cannot allocate memory)"
+    ):
+        lines[1].take_room().wait(same_machine.SLICE)
+
+
+def test_who_says_something_else_is_not_heard_again(lines: list[SameMachine]) -> None:
+    """A mismatch of exchanges stays one, although the next message has the right size."""
+    lines[1].say(b"xx")
+    lines[1].say(b"x")
+    heard = lines[0].hear(1, [1])
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="rank 1 says something else"):
+            heard.wait(same_machine.SLICE)
+    assert heard.is_completed()
+
+
+def test_a_slice_is_not_one_for_each_rank(lines: list[SameMachine]) -> None:
+    """Each comes just in time; signals are looked at in between all the same."""
+
+    def late(rank: int) -> None:
+        if rank:
+            time.sleep(0.15 * rank)
+            lines[rank].say(b"x")
+            return
+        heard = lines[0].hear(1)
+        began = time.monotonic()
+        with pytest.raises(RuntimeError, match="the slice is over"):
+            heard.wait(timedelta(seconds=0.1))
+        assert time.monotonic() - began < 0.25
+        heard.wait(same_machine.SLICE)
+        assert sorted(heard.messages) == [1, 2]
+
+    together(late)
+
+
+def test_what_does_not_reach_a_rank_that_is_there_is_one_sentence(lines: list[SameMachine]) -> None:
+    """The control is a rank that is gone: whoever waits for it notices."""
+    with pytest.raises(RunError, match=r"Rank 1 cannot be told anything: .*"):
+        for _ in range(10_000):
+            lines[0].say(b"x" * LONGEST)
+    lines[1].close()
+    lines[2].close()
+    lines[0].say(b"x")
 
 
 @pytest.mark.parametrize(("networks", "used"), [((1, 1, 1), True), ((1, 1, 2), False), ((0, 0, 0), False)])
