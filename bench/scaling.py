@@ -110,7 +110,7 @@ def fitted(measured: Sequence[tuple[int, float, float]]) -> Link:
 
 
 def measured(ranks: Sequence[int], repeats: int) -> list[Measured]:
-    """Return what all-reduces cost, each rank with one thread, by Gloo on the loopback interface."""
+    """Return what all-reduces cost, each rank with one thread."""
     found: list[Measured] = []
     for count in ranks:
         with multiprocessing.Manager() as manager:
