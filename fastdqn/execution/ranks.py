@@ -46,7 +46,7 @@ class Ranks(Exchanges):
         self.descent: Descent | None = None if self.alone else Averaged(self)
         """What becomes of gradients; None for what does so alone."""
         self._start = max(options.rank_timeout, START_SECONDS)
-        self.notes = options.describe()
+        self._options = options
         self._learner: Learner[Any] | None = None
 
     def __enter__(self) -> Ranks:
@@ -85,6 +85,11 @@ class Ranks(Exchanges):
         if self._here is not None:
             self._here.close()
         return self._exits.__exit__(kind, error, trace)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Lines for a run's start."""
+        return self._options.describe(self.on_one_machine)
 
     def place(self, run: RunOptions, vector: VectorOptions) -> tuple[torch.device, Seeds, VectorOptions]:
         """Prepare this process; return where it learns, its seeds, and `vector` with its share of the cores.

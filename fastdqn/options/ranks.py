@@ -43,11 +43,16 @@ class RanksOptions:
         if self.engine_address is not None and self.engine not in ("ray", "spark"):
             raise UserError("--engine-address goes with --engine ray or --engine spark, whose cluster it names.")
 
-    def describe(self) -> tuple[str, ...]:
-        """Return a line about who learns together; nothing for one process."""
+    def describe(self, on_one_machine: bool) -> tuple[str, ...]:
+        """Return a line about who learns together; nothing for one process.
+
+        Args:
+            on_one_machine: whether they exchange in one machine's memory.
+        """
         if self.processes == 1:
             return ()
-        return (f"{self.processes} processes learn together, by the mean of their gradients",)
+        way = "in this machine's memory" if on_one_machine else "by Gloo"
+        return (f"{self.processes} processes learn together, by the mean of their gradients, exchanged {way}",)
 
 
 _SAMPLES = 32_768

@@ -99,6 +99,8 @@ def test_a_machine_that_is_cut_off_ends_the_run_on_both_and_it_is_resumed(tmp_pa
     with two_machines() as machines, nodes(machines, folders, *words) as both:
         for node in both:
             assert node.agent.wait(120) == 0, node.errors.read_text()
-        assert f"resumed at env step {stood:,}" in both[0].said.read_text()
+        said = both[0].said.read_text()
+        assert f"resumed at env step {stood:,}" in said
+        assert "exchanged by Gloo" in said
     assert summary(run)["env_steps"] >= stood + 300
     assert summary(copy)["reason"] == "failed"  # as it was

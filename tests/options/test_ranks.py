@@ -82,4 +82,11 @@ def test_a_run_of_before_there_were_ranks_has_one() -> None:
     config = plain(parse(P41))
     del config["ranks"]
     assert options_from(kind, config).ranks == RanksOptions()
-    assert RanksOptions().describe() == ()
+    assert RanksOptions().describe(on_one_machine=False) == ()
+
+
+def test_who_learns_together_says_how_it_exchanges() -> None:
+    two = RanksOptions(processes=2)
+    (here,), (elsewhere,) = two.describe(on_one_machine=True), two.describe(on_one_machine=False)
+    assert here.endswith("exchanged in this machine's memory")
+    assert elsewhere.endswith("exchanged by Gloo")
