@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import functools
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -38,15 +39,23 @@ class Convolution(nn.Conv2d):
     """A convolution whose gradient has the same bits on a CPU whatever number of threads computes it in bfloat16.
 
     PyTorch's own sums the gradient of the weights of one with stride 1 in as many parts as there are threads. As a
-    convolution of its input with the gradient of its output, over the batch, it is one sum, and no slower.
+    convolution of its input with the gradient of its output, over the batch, it is one sum, and no slower. With AMX it
+    is slower, and other gradients depend on the number of threads all the same; so there it is PyTorch's own.
     """
 
     def forward(self, input: Tensor) -> Tensor:
         weight, bias = self.weight, self.bias
         steady = input.dtype == weight.dtype == torch.bfloat16 and input.device.type == "cpu" and bias is not None
-        if not steady or self.stride != (1, 1) or not torch.is_grad_enabled():
+        if not steady or _has_amx() or self.stride != (1, 1) or not torch.is_grad_enabled():
             return super().forward(input)
         return _SteadyConvolution.apply(input, weight, bias)  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+
+
+@functools.cache
+def _has_amx() -> bool:
+    """Tell whether products of bf16 go to AMX units; PyTorch before 2.6 does not say."""
+    said = getattr(cast(Any, torch.cpu), "_is_amx_tile_supported", None)
+    return said is not None and bool(said())
 
 
 class _SteadyConvolution(torch.autograd.Function):
@@ -139,11 +148,11 @@ class Torso(nn.Module):
             if self.mean_frame is not None:
                 tiles = tiles - tiled(self.mean_frame.expand(1, obs.shape[1], -1, -1), self._sides)
             return tiles.to(kind)
-        exact = kind if self.mean_frame is None else torch.float32  # bf16 has every byte: either rounds once
-        pixels = obs.to(exact, copy=True, memory_format=self.layout)
-        if self.mean_frame is not None:
-            pixels -= _as_laid_out(self.mean_frame, pixels)
-        return pixels.mul_(self._scale).to(kind)
+        pixels = obs.to(kind, copy=True, memory_format=self.layout)  # bf16 has every byte
+        if self.mean_frame is None:
+            return pixels.mul_(self._scale)
+        shift = _as_laid_out((self.mean_frame * -self._scale).to(kind), pixels)
+        return torch.add(shift, pixels, alpha=self._scale, out=pixels)
 
     def _in_tiles(self, obs: Tensor) -> bool:
         """Tell whether the convolutions are products of matrices: on a CPU, where the layout may be chosen."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any
 from unittest import mock
 
@@ -21,10 +22,13 @@ from tests.helpers.ranks import both, everything, learners, weights
 KINDS = ("sac", "a2c", "ppo", "dqn")
 
 
-@pytest.fixture(scope="module")
-def found() -> list[dict[str, Any]]:
-    """What both ranks have found."""
-    return both(everything)
+@pytest.fixture(scope="module", params=[False, True], ids=["by_default", "by_gloo"])
+def found(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
+    """What both ranks have found, as they exchange on this machine, and as they do between several."""
+    made = both(everything, by_gloo=request.param)
+    expected = sys.platform == "linux" and not request.param
+    assert [rank["on_one_machine"] for rank in made] == [expected, expected]
+    return made
 
 
 @pytest.fixture(scope="module")

@@ -31,6 +31,10 @@ TWO = ("--processes", "2")
 P41, P42 = ("41_ppo_ranks", (*PPO, *TWO)), ("42_sac_ranks", (*SAC, *TWO))
 P09 = ("09_cuda_graph", (*CATCH, *ENDLESS, *TWO, "--num-envs", "4"))
 OTHER = pytest.param(*P42, marks=pytest.mark.slow)
+GLOO, WANDER = (str(ROOT / "tests" / "helpers" / name) for name in ("gloo_ranks.py", "wander_ranks.py"))
+"""41 whose ranks exchange as those of several machines do, and 42 where games end by chance."""
+BY_GLOO = pytest.param(GLOO, P41[1], id="by_gloo")
+WAYS = ["41_ppo_ranks", pytest.param(GLOO, id="by_gloo")]
 
 
 def a_while(run: Started) -> None:
@@ -49,7 +53,9 @@ def pressed(run: Started, presses: int, seconds: float = 0.05) -> float:
 
 
 @pytest.mark.parametrize("presses", [1, pytest.param(2, marks=pytest.mark.slow)])
-@pytest.mark.parametrize(("script", "words"), [P41, OTHER])
+@pytest.mark.parametrize(
+    ("script", "words"), [P41, OTHER, pytest.param(*BY_GLOO.values, marks=pytest.mark.slow, id="by_gloo")]
+)
 def test_ctrl_c(tmp_path: Path, script: str, words: tuple[str, ...], presses: int) -> None:
     with started(script, tmp_path, *words) as run:
         a_while(run)
@@ -62,13 +68,14 @@ def test_ctrl_c(tmp_path: Path, script: str, words: tuple[str, ...], presses: in
         assert "not solved (interrupted) after" in out
 
 
-@pytest.mark.parametrize(("script", "words"), [P41, OTHER])
+@pytest.mark.parametrize(("script", "words"), [P41, OTHER, BY_GLOO])
 def test_kill_9_of_a_rank(tmp_path: Path, script: str, words: tuple[str, ...]) -> None:
     with started(script, tmp_path, *words) as run:
         a_while(run)
         run.players()[0].kill()
-        code, _, err = run.finish()
+        code, out, err = run.finish()
     assert code == 1
+    assert ("exchanged by Gloo" in out) == (script == GLOO)
     assert re.fullmatch(r"error: Rank 1 \(process \d+ on .+\) is gone: it was killed, or its machine was\.\n", err)
     assert summary(only_run(tmp_path))["reason"] == "failed"
     assert list(only_run(tmp_path).glob("checkpoints/*.checkpoint"))
@@ -111,7 +118,7 @@ def test_kill_9_of_rank_0(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("script", "words"), [P41, P42])
+@pytest.mark.parametrize(("script", "words"), [P41, P42, BY_GLOO])
 def test_a_rank_that_is_stopped(tmp_path: Path, script: str, words: tuple[str, ...]) -> None:
     with started(script, tmp_path, *words) as run:
         a_while(run)
@@ -123,9 +130,10 @@ def test_a_rank_that_is_stopped(tmp_path: Path, script: str, words: tuple[str, .
 
 @pytest.mark.slow
 @pytest.mark.parametrize("presses", [1, 2])
-def test_ctrl_c_while_a_rank_is_stopped(tmp_path: Path, presses: int) -> None:
+@pytest.mark.parametrize("script", WAYS)
+def test_ctrl_c_while_a_rank_is_stopped(tmp_path: Path, script: str, presses: int) -> None:
     """The checkpoint of the end is left out: without that rank it would not be of one moment."""
-    with started("41_ppo_ranks", tmp_path, *PPO, *TWO) as run:
+    with started(script, tmp_path, *PPO, *TWO) as run:
         a_while(run)
         run.players()[0].suspend()
         time.sleep(1.0)
@@ -153,10 +161,11 @@ def test_an_exception_in_a_ranks_game(tmp_path: Path, rank: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rank", ["0", "1"])
-def test_a_rank_that_hangs(tmp_path: Path, rank: str) -> None:
+@pytest.mark.parametrize("script", WAYS)
+def test_a_rank_that_hangs(tmp_path: Path, script: str, rank: str) -> None:
     """It lives, and so is not silent; but it does not come. Rank 0 hangs deaf: it is ended where it stands."""
     words = (*FAULTY, *TWO, "--rank-timeout", "8")
-    with started("41_ppo_ranks", tmp_path, *words, env={"TOY_FAULT": "hang", "TOY_RANK": rank}) as run:
+    with started(script, tmp_path, *words, env={"TOY_FAULT": "hang", "TOY_RANK": rank}) as run:
         code, _, err = run.finish(120)
     assert code == 1
     assert re.search(rf"error: (Rank 1 failed: )?Rank {rank} \(.+\) did not come for 8 seconds and counts as hung", err)
@@ -176,34 +185,34 @@ def test_a_rank_that_drifts_by_one_bit_is_found_at_the_next_record(tmp_path: Pat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("script", "words"), [P41, P42, P09])
+@pytest.mark.parametrize(("script", "words"), [P41, P42, P09, BY_GLOO])
 def test_a_run_of_two_is_resumed_by_two_and_by_nobody_else(tmp_path: Path, script: str, words: tuple[str, ...]) -> None:
-    """Bit for bit: the games, the replays, the noise and the order of both ranks continue where they were."""
+    """Bit for bit: the games, the replays, the noise and the order of both ranks continue where they were.
+
+    What was begun by Gloo goes on as the script itself exchanges.
+    """
+    own = P41[0] if script == GLOO else script
     words = (*words, "--checkpoint-env-steps", "1000000")
-    words += ("--learning-rate-decay", "1000") if script == P41[0] else ()
+    words += ("--learning-rate-decay", "1000") if own == P41[0] else ()
     enough = ("500", "240") if script != P09[0] else ("900", "500")
 
-    def trained(folder: Path, *more: str) -> Path:
-        done = forks.run(command(script, folder, *more))
+    def trained(name: str, folder: Path, *more: str) -> Path:
+        done = forks.run(command(name, folder, *more))
         assert done.returncode == 0, done.stderr
         return only_run(folder)
 
-    whole = trained(tmp_path / "whole", *words, "--max-env-steps", enough[0])
-    part = trained(tmp_path / "part", *words, "--max-env-steps", enough[1])
-    trained(tmp_path / "part", "--resume", str(part), *words[:2], "--max-env-steps", enough[0])
+    whole = trained(own, tmp_path / "whole", *words, "--max-env-steps", enough[0])
+    part = trained(script, tmp_path / "part", *words, "--max-env-steps", enough[1])
+    trained(own, tmp_path / "part", "--resume", str(part), *words[:2], "--max-env-steps", enough[0])
     assert (whole / "weights.safetensors").read_bytes() == (part / "weights.safetensors").read_bytes()
     scores = [[one["score"] for one in records(run, "episodes.jsonl")] for run in (whole, part)]
     assert scores[0] == scores[1] != []
     more = ("--processes", "3", "--max-env-steps", "1900")
-    again = command(script, tmp_path / "part", "--resume", str(part), *words[:2], *more)
+    again = command(own, tmp_path / "part", "--resume", str(part), *words[:2], *more)
     refused = forks.run(again)
     assert refused.returncode == 2
     assert refused.stderr.startswith("error: --processes 3 contradicts the checkpoint ")
     assert refused.stderr.endswith(", which has 2; it cannot change in the middle of a run.\n")
-
-
-WANDER = str(ROOT / "tests" / "helpers" / "wander_ranks.py")
-"""42 where games end by chance."""
 
 
 @pytest.mark.slow
@@ -214,11 +223,11 @@ def test_resets_that_differ_hold_nobody_up(tmp_path: Path, script: str) -> None:
     A rank that counted its own env steps alone would make other updates than the other one.
     """
     if script == WANDER:
-        program = [script, "--runs-dir", str(tmp_path), *RARELY, *FEW, "--max-env-steps", "4000"]
+        words = (*RARELY, *FEW, "--max-env-steps", "4000")
     else:
         rollouts = ("--num-envs", "1", "--rollout-steps", "4", "--epochs", "1")
-        program = command(script, tmp_path, *PPO, *RARELY, *rollouts, "--max-env-steps", "15000")
-    done = forks.run(program, timeout=280.0)
+        words = (*PPO, *RARELY, *rollouts, "--max-env-steps", "15000")
+    done = forks.run(command(script, tmp_path, *words), timeout=280.0)
     assert done.returncode == 0, done.stderr
     said = summary(only_run(tmp_path))
     assert said["updates"] >= 1_900
@@ -232,8 +241,8 @@ FEW = ("--replay-initial", "20", "--hidden", "8", "--stop-score", "None")
 @pytest.mark.slow
 def test_the_control_that_counts_its_own_env_steps_ends(tmp_path: Path) -> None:
     """A rank whose game was reset has no update due, and the other waits for it, or hears of something else."""
-    program = [WANDER, "--runs-dir", str(tmp_path), *RARELY, *FEW, "--max-env-steps", "4000", "--rank-timeout", "5"]
-    done = forks.run(program, env={**os.environ, "TOY_OWN": "1"}, timeout=280.0)
+    words = (*RARELY, *FEW, "--max-env-steps", "4000", "--rank-timeout", "5")
+    done = forks.run(command(WANDER, tmp_path, *words), env={**os.environ, "TOY_OWN": "1"}, timeout=280.0)
     assert done.returncode == 1, done.stdout
     assert summary(only_run(tmp_path))["updates"] < 200
 

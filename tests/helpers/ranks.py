@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 from collections.abc import Callable, Iterator
@@ -39,21 +40,29 @@ def environment(rank: int, port: int) -> dict[str, str]:
     }
 
 
-def both(work: Callable[[Ranks], Any]) -> list[Any]:
-    """Return what `work`, importable, returns in each of two ranks; rank 0 is this process."""
+def both(work: Callable[[Ranks], Any], by_gloo: bool = False) -> list[Any]:
+    """Return what `work`, importable, returns in each of two ranks; rank 0 is this process.
+
+    Args:
+        by_gloo: exchanged as between machines.
+    """
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    other = starter().Process(target=_rank, args=(1, store.port, work), daemon=True)
+    other = starter().Process(target=_rank, args=(1, store.port, work, by_gloo), daemon=True)
     start(other)
     try:
-        return _rank(0, store.port, work)
+        return _rank(0, store.port, work, by_gloo)
     finally:
         other.join(10.0)
         other.kill()
 
 
-def _rank(rank: int, port: int, work: Callable[[Ranks], Any]) -> list[Any]:
+def _rank(rank: int, port: int, work: Callable[[Ranks], Any], by_gloo: bool) -> list[Any]:
     torch.set_num_threads(1)
-    with mock.patch.dict(os.environ, environment(rank, port)), Ranks(RanksOptions(WORLD, rank_timeout=60.0)) as ranks:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(mock.patch.dict(os.environ, environment(rank, port)))
+        if by_gloo:
+            stack.enter_context(mock.patch("fastdqn.execution.exchange.network_here", return_value=0))
+        ranks = stack.enter_context(Ranks(RanksOptions(WORLD, rank_timeout=60.0)))
         own = pickle.dumps(work(ranks))
         return [pickle.loads(ranks.send(own, source)) for source in range(WORLD)]
 
@@ -102,7 +111,7 @@ def weights(learner: Any) -> dict[str, torch.Tensor]:
 
 def everything(ranks: Ranks) -> dict[str, Any]:
     """What both ranks do in `test_ranks`, so that they start once."""
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {"on_one_machine": ranks.on_one_machine}
     for name, descent in (("joint", Averaged(ranks)), ("clip_first", ClipFirst(ranks))):
         for kind, learner, batch in learners(descent):
             if kind == "sac":

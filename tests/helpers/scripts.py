@@ -75,8 +75,9 @@ def parse(script: str, *words: str) -> Any:
 
 
 def command(script: str, folder: Path, *words: str) -> list[str]:
-    """Return what Python is called with to run a script."""
-    return [str(ROOT / "experiments" / f"{script}.py"), "--runs-dir", str(folder), *words]
+    """Return what Python is called with to run a script of the ladder, by its name, or another one, by its path."""
+    path = script if script.endswith(".py") else str(ROOT / "experiments" / f"{script}.py")
+    return [path, "--runs-dir", str(folder), *words]
 
 
 def here(script: str, *words: str) -> str:

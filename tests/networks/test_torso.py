@@ -38,6 +38,24 @@ def test_every_byte_is_rounded_once_to_bf16(scale: float) -> None:
     assert torch.equal(pixels, exact.bfloat16())
 
 
+def test_centred_bytes_are_rounded_once_to_bf16_and_their_mean_before() -> None:
+    obs = torch.arange(256, dtype=torch.uint8).reshape(1, 1, 16, 16).repeat(1, 1, 3, 3)
+    torso = Torso(1, 48, 48, 64.0, center_frames=True)
+    whole = torch.arange(48 * 48).view(48, 48) % 256
+    for mean in (whole.float(), torch.linspace(0.0, 255.0, 48 * 48).view(48, 48)):
+        torso.center_frames(mean)
+        exact = (obs.double() - mean.double()) / 64.0
+        torch.testing.assert_close(torso.pixels(obs).double(), exact, rtol=1e-6, atol=1e-6)
+        with torch.autocast("cpu", torch.bfloat16):
+            pixels = torso.pixels(obs)
+        assert pixels.dtype == torch.bfloat16
+        away = (pixels.double() - exact).abs()
+        assert bool((away <= (exact.abs() + mean / 64.0) / 2**8).all())
+    torso.center_frames(whole.float())
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(torso.pixels(obs), ((obs.double() - whole) / 64.0).bfloat16())  # bf16 has them all
+
+
 @pytest.mark.parametrize("center", [False, True])
 def test_pixels_are_laid_out_as_the_convolutions_want_them(center: bool) -> None:
     obs = random_batch(3).obs
