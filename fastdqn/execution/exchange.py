@@ -61,6 +61,8 @@ class Exchanges:
         self._stopping: float | None = None  # when it was noticed that a signal asks to stop
         self._round = 0.0  # seconds that the slowest rank took for its newest round
         self._met = time.monotonic()  # when that began: all had ended theirs
+        self.waited = 0.0
+        """Seconds for which this rank has waited for others so far; for all of an all-reduce by Gloo."""
 
     @property
     def on_one_machine(self) -> bool:
@@ -255,6 +257,7 @@ class Exchanges:
             over = work.is_completed()
             try:
                 work.wait(SLICE)
+                self.waited += time.monotonic() - began
                 return
             except RuntimeError as error:
                 if over:  # it has failed; else the slice is over

@@ -34,6 +34,7 @@ class Company(Protocol):
     world: int
     alone: bool
     first: bool
+    waited: float  # seconds for others
 
     def check(self) -> None:
         """Compare what all share."""
@@ -105,6 +106,7 @@ class LeadingRun(Run):
         self._others = _Others(company, lambda: self._checkpointing.keeps_replay)
         self._unchecked = self._ending = False
         super().__init__(script, options, device, wrappers, notes, progress, warm_up)
+        self.timed.within("waiting for other ranks", lambda: company.waited)
         company.spare(lambda: self._ending or self._checkpointing.writing)
 
     def __exit__(

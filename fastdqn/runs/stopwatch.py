@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 
 import torch
 
@@ -28,29 +28,39 @@ class Stopwatch:
         self._running = False
         self._began = 0.0
         self._seconds: dict[str, float] = {}
+        self._within: dict[str, Callable[[], float]] = {}
+        self._before: dict[str, float] = {}
         self._nothing = contextlib.nullcontext()
 
     def enable(self, enabled: bool = True) -> None:
         """Measure from the first update on."""
         self._enabled = enabled
 
+    def within(self, what: str, seconds: Callable[[], float]) -> None:
+        """Say, too, how much of the parts' time `what` takes, of which `seconds` returns the seconds up to now."""
+        self._within[what] = seconds
+
     def begin(self) -> None:
         """Begin now; what was before (filling the replay) does not count."""
         self._running = self._enabled
         self._began = time.perf_counter()
         self._seconds.clear()
+        self._before = {what: seconds() for what, seconds in self._within.items()}
 
     def __call__(self, part: str) -> contextlib.AbstractContextManager[None]:
         """Return a context whose time counts as `part`."""
         return self._timed(part) if self._running else self._nothing
 
     def shares(self) -> dict[str, float]:
-        """Return each part's share of the time since `begin`, the largest first, and what is left as "the rest"."""
+        """Return each part's share of the time since `begin`, the largest first, what is left as "the rest", and then
+        the shares of what happens within these.
+        """
         if not self._running:
             return {}
         total = time.perf_counter() - self._began
         shares = {part: seconds / total for part, seconds in sorted(self._seconds.items(), key=lambda kv: -kv[1])}
-        return {**shares, "the rest": 1.0 - sum(shares.values())}
+        within = {f"{what} (within these)": (of() - self._before[what]) / total for what, of in self._within.items()}
+        return {**shares, "the rest": 1.0 - sum(shares.values()), **within}
 
     @contextlib.contextmanager
     def _timed(self, part: str) -> Generator[None]:

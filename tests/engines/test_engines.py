@@ -80,14 +80,14 @@ def started(engine: str, world: int, folder: Path, fault: str = "") -> AbstractC
     return running(["-m", "tests.helpers.ranks_of_engines", engine, str(world), str(folder), fault], folder)
 
 
-def script_words(script: str, engine: str, folder: Path, *words: str) -> list[str]:
-    """Return what Python is called with to let two ranks of a script be started by an engine, by torchrun or by
+def script_words(script: str, engine: str, folder: Path, *words: str, world: int = 2) -> list[str]:
+    """Return what Python is called with to let ranks of a script be started by an engine, by torchrun or by
     --processes alone; runs are put into the folder `runs` of `folder`.
     """
     program = [str(ROOT / "experiments" / f"{script}.py"), "--runs-dir", str(folder / "runs"), *words]
     if engine == "torchrun":
-        return ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *program]
-    return [*program, "--processes", "2", "--engine", "None" if engine == NONE else engine]
+        return ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(world), *program]
+    return [*program, "--processes", str(world), "--engine", "None" if engine == NONE else engine]
 
 
 def done(words: list[str], folder: Path, seconds: float) -> str:
@@ -240,6 +240,7 @@ def test_a_run_whose_rank_was_killed_goes_on_by_the_same_engine(tmp_path: Path, 
     assert summary(run)["env_steps"] >= before + 100
 
 
+@pytest.mark.parametrize("world", [2, 4])
 @pytest.mark.parametrize("engine", [*ENGINES, "torchrun"])
 @pytest.mark.parametrize(
     ("script", "words"),
@@ -248,8 +249,10 @@ def test_a_run_whose_rank_was_killed_goes_on_by_the_same_engine(tmp_path: Path, 
         ("42_sac_ranks", ("--max-env-steps", "200", "--replay-initial", "20", "--batch-size", "16")),
     ],
 )
-def test_the_same_run_whoever_starts_it(tmp_path: Path, engine: str, script: str, words: tuple[str, ...]) -> None:
+def test_the_same_run_whoever_starts_it(
+    tmp_path: Path, engine: str, script: str, words: tuple[str, ...], world: int
+) -> None:
     """Weights and games are those that --processes alone gives, bit for bit."""
     for starter in (NONE, engine):
-        done(script_words(script, starter, tmp_path / starter, "--threads", "1", *words), tmp_path, 130)
+        done(script_words(script, starter, tmp_path / starter, "--threads", "1", *words, world=world), tmp_path, 130)
     assert learnt(tmp_path / engine) == learnt(tmp_path / NONE)

@@ -19,7 +19,7 @@ from fastdqn.seeds import rank_seeds, seeds_of
 from fastdqn.types import EpisodeEnd
 from tests.helpers.ranks import both, everything, learners, weights
 
-KINDS = ("sac", "a2c", "ppo", "dqn")
+KINDS = ("sac", "a2c", "ppo", "ppo_on_vectors", "dqn")
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["by_default", "by_gloo"])
@@ -35,7 +35,7 @@ def found(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
 def alone() -> dict[str, Any]:
     """Weights after one process's update on the joint batch, and how large its gradient was for its clip."""
     made: dict[str, Any] = {}
-    for kind, learner, batch in learners(None):
+    for kind, learner, batch in learners(lambda: None):
         learner.update(batch)
         made[kind] = weights(learner)
     return made
@@ -54,7 +54,7 @@ def test_two_ranks_on_halves_are_one_process_on_the_whole_batch(
         assert apart(rank[f"joint_{kind}"], alone[kind]) < 1e-5
 
 
-@pytest.mark.parametrize("kind", ["a2c", "ppo"])
+@pytest.mark.parametrize("kind", ["a2c", "ppo", "ppo_on_vectors"])
 def test_the_control_that_clips_before_it_averages_is_not(
     found: list[dict[str, Any]], alone: dict[str, Any], kind: str
 ) -> None:
@@ -115,6 +115,13 @@ def test_each_rank_can_send_and_rank_0_tells(found: list[dict[str, Any]]) -> Non
     assert [rank["sent"] for rank in found] == [[b"of rank 0", b"of rank 1"]] * 2
     assert [rank["told"] for rank in found] == [5, 5]
     assert [rank["collected"] for rank in found] == [[b"", b"a longer one of rank 1"], []]
+
+
+def test_who_waits_counts_for_how_long(found: list[dict[str, Any]]) -> None:
+    """Rank 0 comes 0.3 seconds late."""
+    late, other = (rank["waited"] for rank in found)
+    assert other > 0.25
+    assert late < other
 
 
 def test_ranks_of_one_machine_know_each_others_processes(found: list[dict[str, Any]]) -> None:

@@ -6,6 +6,7 @@ The slow ones are the same for other ranks and scripts, and what takes longer.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -17,7 +18,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from fastdqn.execution.exchange import dist
 from tests.helpers import forks
+from tests.helpers.ranks import environment
 from tests.helpers.scripts import CATCH, ROOT, Started, command, only_run, records, started, summary
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="needs POSIX signals")
@@ -79,6 +82,28 @@ def test_kill_9_of_a_rank(tmp_path: Path, script: str, words: tuple[str, ...]) -
     assert re.fullmatch(r"error: Rank 1 \(process \d+ on .+\) is gone: it was killed, or its machine was\.\n", err)
     assert summary(only_run(tmp_path))["reason"] == "failed"
     assert list(only_run(tmp_path).glob("checkpoints/*.checkpoint"))
+
+
+@pytest.mark.parametrize("fault", ["kill", *(pytest.param(one, marks=pytest.mark.slow) for one in ("stop", "raise"))])
+def test_all_others_leave_with_1_in_10_seconds(tmp_path: Path, fault: str) -> None:
+    """Three ranks that this test has started itself, as torchrun does, so that it hears the exit code of each."""
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    with contextlib.ExitStack() as stack:
+        ranks: list[Started] = []
+        for rank in range(3):
+            there = {**environment(rank, store.port, 3), "TOY_RANK": "1" if fault == "raise" else "none"}
+            ranks.append(stack.enter_context(started("41_ppo_ranks", tmp_path, *FAULTY, env=there)))
+        first, lost, last = ranks
+        if fault == "raise":
+            assert lost.process.wait(120.0) == 1
+        else:
+            a_while(first)
+            os.kill(lost.process.pid, signal.SIGKILL if fault == "kill" else signal.SIGSTOP)
+        end = time.monotonic() + 10.0
+        said = [one.finish(max(0.1, end - time.monotonic())) for one in (first, last)]
+    assert [code for code, *_ in said] == [1, 1]
+    assert said[0][2].startswith("error: Rank 1 ")
+    assert "Traceback" not in "".join(out + err for _, out, err in said)
 
 
 @pytest.mark.slow

@@ -5,33 +5,36 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 from unittest import mock
 
 import torch
 
+from fastdqn.algorithms.distributions import DiagonalGaussian
 from fastdqn.execution.exchange import dist
 from fastdqn.execution.ranks import Averaged, Ranks, checksum
 from fastdqn.execution.starting import start, starter
 from fastdqn.options.ranks import RanksOptions
-from fastdqn.seam import Group
+from fastdqn.seam import Descent, Group
 from fastdqn.types import Batch, EpisodeEnd
 from tests.helpers.learners import random_batch
-from tests.helpers.sessions import a2c, control_batch, dqn, ppo, ppo_samples, sac, samples
+from tests.helpers.sessions import a2c, control_batch, dqn, gaussian_samples, ppo, ppo_samples, sac, samples
 
 WORLD = 2
 SEVERAL = 3
 """Updates after which learners are compared."""
 
 
-def environment(rank: int, port: int) -> dict[str, str]:
-    """Return what torchrun says to a rank."""
+def environment(rank: int, port: int, world: int = WORLD) -> dict[str, str]:
+    """Return what torchrun says to a rank; its store is at `port`."""
     return {
         "RANK": str(rank),
         "LOCAL_RANK": str(rank),
-        "WORLD_SIZE": str(WORLD),
-        "LOCAL_WORLD_SIZE": str(WORLD),
+        "WORLD_SIZE": str(world),
+        "LOCAL_WORLD_SIZE": str(world),
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
         "TORCHELASTIC_USE_AGENT_STORE": "True",
@@ -85,18 +88,19 @@ def parts(batch: Any, count: int) -> list[Any]:
     ]
 
 
-def learners(descent: Any) -> Iterator[tuple[str, Any, Any]]:
-    """Yield kinds of learners that step by `descent`, and batches for them, whose gradients are above the clip."""
-    yield "sac", sac(1e-3, descent), control_batch()
-    made = a2c()
-    made.descent = descent or made.descent
-    yield "a2c", made, loud(samples(0))
-    made = ppo(normalise=False)
-    made.descent = descent or made.descent
-    yield "ppo", made, loud(ppo_samples(0))
-    made = dqn()
-    made.descent = descent or made.descent
-    yield "dqn", made, random_batch(4)
+def learners(descent: Callable[[], Descent | None]) -> Iterator[tuple[str, Any, Any]]:
+    """Yield kinds of learners, each of which steps by a `descent()` of its own, or alone, and batches for them, whose
+    gradients are above the clip.
+    """
+    yield "sac", sac(1e-3, descent()), control_batch()
+    for kind, made, batch in (
+        ("a2c", a2c(), loud(samples(0))),
+        ("ppo", ppo(normalise=False), loud(ppo_samples(0))),
+        ("ppo_on_vectors", ppo(False, DiagonalGaussian), loud(gaussian_samples(0))),
+        ("dqn", dqn(), random_batch(4)),
+    ):
+        made.descent = descent() or made.descent
+        yield kind, made, batch
 
 
 def loud(batch: Any) -> Any:
@@ -112,8 +116,8 @@ def weights(learner: Any) -> dict[str, torch.Tensor]:
 def everything(ranks: Ranks) -> dict[str, Any]:
     """What both ranks do in `test_ranks`, so that they start once."""
     found: dict[str, Any] = {"on_one_machine": ranks.on_one_machine}
-    for name, descent in (("joint", Averaged(ranks)), ("clip_first", ClipFirst(ranks))):
-        for kind, learner, batch in learners(descent):
+    for name, descent in (("joint", Averaged), ("clip_first", ClipFirst)):
+        for kind, learner, batch in learners(partial(descent, ranks)):
             if kind == "sac":
                 share_noise(learner, ranks.rank, len(batch.action))
             learner.update(parts(batch, WORLD)[ranks.rank])
@@ -133,8 +137,17 @@ def everything(ranks: Ranks) -> dict[str, Any]:
         found["sent"] = [ranks.send(f"of rank {ranks.rank}".encode(), source) for source in range(WORLD)]
         found["collected"] = ranks.collect(b"" if ranks.first else b"a longer one of rank 1")
     found["told"] = ranks.tell(5 + ranks.rank)
+    found["waited"] = _wait_for_rank_0(ranks)
     found["pids"] = (os.getpid(), ranks.pids_here())
     return found
+
+
+def _wait_for_rank_0(ranks: Ranks) -> float:
+    before = ranks.waited
+    if ranks.first:
+        time.sleep(0.3)
+    ranks.gather([0.0])
+    return ranks.waited - before
 
 
 def share_noise(learner: Any, rank: int, size: int) -> None:
@@ -167,7 +180,9 @@ def _without_gradient(ranks: Ranks) -> list[float]:
 def _equal_after_updates(ranks: Ranks) -> dict[str, list[int]]:
     """Checksums after updates on other data in each rank; the second of what one rank alone would have."""
     found: dict[str, list[int]] = {}
-    for (kind, together, _), (_, alone, _) in zip(learners(Averaged(ranks)), learners(None), strict=True):
+    for (kind, together, _), (_, alone, _) in zip(
+        learners(lambda: Averaged(ranks)), learners(lambda: None), strict=True
+    ):
         for i in range(SEVERAL):
             batch = _batch(kind, 10 * ranks.rank + i)
             for learner in (together, alone):
@@ -181,7 +196,7 @@ def _batch(kind: str, seed: int) -> Any:
         return control_batch(seed)
     if kind == "dqn":
         return random_batch(4, seed=seed)
-    return samples(seed) if kind == "a2c" else ppo_samples(seed)
+    return {"a2c": samples, "ppo": ppo_samples, "ppo_on_vectors": gaussian_samples}[kind](seed)
 
 
 def moments(learner: Any) -> list[torch.Tensor]:

@@ -10,6 +10,7 @@ import torch
 
 from fastdqn.algorithms.a2c import A2CLearner
 from fastdqn.algorithms.a2c import Settings as A2CSettings
+from fastdqn.algorithms.distributions import Categorical
 from fastdqn.algorithms.form import PLAIN
 from fastdqn.algorithms.ppo import PolicySamples, PPOLearner
 from fastdqn.algorithms.sac import SACLearner, Settings
@@ -49,11 +50,12 @@ def a2c() -> A2CLearner:
     return A2CLearner(network, torch.Generator().manual_seed(1), A2C)
 
 
-def ppo(normalise: bool = True) -> PPOLearner:
-    network = actor_critic((OBS,), ACTIONS, torch.Generator().manual_seed(0))
-    return PPOLearner(
-        network, torch.Generator().manual_seed(1), A2C, 0.2, torch.Generator().manual_seed(2), normalise=normalise
-    )
+def ppo(normalise: bool = True, distribution: type[Any] = Categorical) -> PPOLearner:
+    numbered = distribution is Categorical
+    network = actor_critic((OBS,), ACTIONS, torch.Generator().manual_seed(0), numbered=numbered)
+    noises = (torch.Generator().manual_seed(seed) for seed in (1, 2))
+    rules = {"normalise": normalise, "distribution": distribution}
+    return PPOLearner(network, next(noises), A2C, 0.2, next(noises), **rules)
 
 
 def dqn() -> Any:
@@ -72,6 +74,12 @@ def samples(seed: int) -> Samples:
 def ppo_samples(seed: int) -> PolicySamples:
     obs, action, target = samples(seed)
     return PolicySamples(obs, action, torch.full((SIZE,), -0.7), target, target)
+
+
+def gaussian_samples(seed: int) -> PolicySamples:
+    obs, _, target = samples(seed)
+    action = torch.randn(SIZE, ACTIONS, generator=torch.Generator().manual_seed(seed + 1))
+    return PolicySamples(obs, action, torch.full((SIZE,), -0.7 * ACTIONS), target, target)
 
 
 KINDS: dict[str, tuple[Callable[[], Any], Callable[[int], Any]]] = {
