@@ -127,7 +127,7 @@ def _rank(rank: int, world: int, port: int, repeats: int, times: Any) -> None:
     os.environ |= {"MASTER_ADDR": "127.0.0.1", **{name: str(number) for name, number in places.items()}}
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo" if sys.platform == "linux" else "lo0")
     with Ranks(RanksOptions(world)) as ranks:
-        ways = (dist.all_reduce, ranks.sum) if ranks.on_one_machine else (dist.all_reduce,)
+        ways = (dist.all_reduce, ranks.average) if ranks.on_one_machine else (dist.all_reduce,)
         for size in MEGABYTES:
             found = [_seconds(ranks, way, int(size * 1e6 / 4), repeats) for way in ways]
             if rank == 0:

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils import _foreach_utils
 
 from fastdqn.algorithms.rmsprop import CenteredRMSProp
-from fastdqn.foreach import multiply_all, norm_of_all
+from fastdqn.foreach import clip
 from fastdqn.seam import Group
 
 
@@ -32,21 +32,6 @@ class Local:
     def mean(self, value: Tensor) -> Tensor:
         """Return `value`: nobody else decides."""
         return value
-
-
-def clip(parameters: Sequence[Tensor], max_norm: float) -> Tensor:
-    """Clip the gradient of `parameters` to `max_norm`; return its norm before, () float32.
-
-    As PyTorch does, but where the norm is at hand without waiting, and small enough, nothing is multiplied by 1.
-    """
-    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    if not gradients or gradients[0].device.type != "cpu":
-        return torch.nn.utils.clip_grad_norm_(parameters, max_norm)
-    norm = norm_of_all(gradients)
-    factor = max_norm / (norm + 1e-6)
-    if not factor >= 1.0:  # nor a number
-        multiply_all(gradients, factor)
-    return norm
 
 
 def build_adam(

@@ -69,17 +69,19 @@ class Exchanges:
         """Whether exchanges go by `SameMachine`."""
         return self._here is not None
 
-    def sum(self, tensor: Tensor) -> None:
-        """Replace `tensor` by its sum over all ranks."""
+    def average(self, tensor: Tensor) -> None:
+        """Replace `tensor` by its mean over all ranks: each divides its own by their number, then all are summed."""
+        if self._here is not None and not tensor.is_cuda:
+            self._average_here(self._here, tensor)
+            return
+        tensor.mul_(1.0 / self.world)
         if self._devices is not None and tensor.is_cuda:
             dist.all_reduce(tensor, group=self._devices)  # does not wait for the device
-        elif self._here is not None and not tensor.is_cuda:
-            self._sum_here(self._here, tensor)
         else:
             self._wait(dist.all_reduce(tensor, async_op=True))
 
     def buffer(self, size: int, like: Tensor) -> Tensor:
-        """Return `size` numbers, of the kind of `like`, where they can be summed over all ranks."""
+        """Return `size` numbers, of the kind of `like`, where they can be averaged over all ranks."""
         return torch.zeros(size, dtype=like.dtype, device=like.device if self._devices is not None else "cpu")
 
     def gather(self, values: Sequence[float], patience: float | None = None) -> list[list[float]]:
@@ -207,17 +209,17 @@ class Exchanges:
         self._wait(heard, patience)
         return [data if rank == self.rank else heard.messages[rank] for rank in range(self.world)]
 
-    def _sum_here(self, here: SameMachine, tensor: Tensor) -> None:
-        """Replace `tensor` by its sum over all ranks."""
-        flat = tensor.detach().view(-1)
+    def _average_here(self, here: SameMachine, tensor: Tensor) -> None:
+        """Replace `tensor` by its mean over all ranks."""
+        flat, share = tensor.detach().view(-1), 1.0 / self.world
         if flat.nbytes <= SHORT:
-            said = b"".join(self._exchange_here(here, flat.numpy().tobytes()))
+            said = b"".join(self._exchange_here(here, flat.mul(share).numpy().tobytes()))
             parts = torch.frombuffer(bytearray(said), dtype=flat.dtype).view(self.world, -1)
         else:
             if not here.has_room(flat):
                 self._wait(here.make_room(flat) if self.rank == 0 else here.take_room())
             parts = here.place(flat)
-            parts[self.rank].copy_(flat)
+            torch.mul(flat, share, out=parts[self.rank])
             self._exchange_here(here, READY)
         torch.add(parts[0], parts[1], out=flat)
         for part in parts[2:]:

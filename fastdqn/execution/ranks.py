@@ -22,7 +22,7 @@ from fastdqn.errors import Interrupted, RunError, UserError
 from fastdqn.execution.devices import prepare_device
 from fastdqn.execution.exchange import Exchanges, dist, first_line
 from fastdqn.execution.presence import EMBEDDED, START_SECONDS, Presence, lookouts
-from fastdqn.foreach import copy_all
+from fastdqn.foreach import clip
 from fastdqn.options.game import VectorOptions
 from fastdqn.options.ranks import RanksOptions
 from fastdqn.options.run import RunOptions
@@ -223,15 +223,13 @@ class Averaged:
         for parameter, view in zip(group.parameters, views, strict=True):
             if parameter.grad is None:
                 view.zero_()
-                parameter.grad = torch.empty_like(parameter)
-            else:
+            elif parameter.grad.data_ptr() != view.data_ptr():  # else it has been written here
                 view.copy_(parameter.grad)
-        self._ranks.sum(flat)
-        flat.div_(self._ranks.world)
-        copy_all([parameter.grad for parameter in group.parameters if parameter.grad is not None], views)
-        norm = None
-        if group.max_norm is not None:
-            norm = torch.nn.utils.clip_grad_norm_(group.parameters, group.max_norm)
+        self._ranks.average(flat)
+        for parameter, view in zip(group.parameters, views, strict=True):
+            same = view.device == parameter.device and view.stride() == parameter.stride()
+            parameter.grad = view if same else torch.empty_like(parameter).copy_(view)
+        norm = None if group.max_norm is None else clip(group.parameters, group.max_norm)
         group.optimizer.step()
         return norm
 
@@ -239,15 +237,20 @@ class Averaged:
         """Return the mean of `value` over all ranks, which all must ask for equally often."""
         flat = self._ranks.buffer(value.numel(), value)
         flat.copy_(value.detach().flatten())
-        self._ranks.sum(flat)
-        return flat.div_(self._ranks.world).view(value.shape).to(value.device)
+        self._ranks.average(flat)
+        return flat.view(value.shape).to(value.device)
 
     def _place(self, group: Group) -> tuple[Tensor, list[Tensor]]:
+        """Make room for all gradients; each is laid out like its weights, if these are laid out alike on all ranks."""
+        layout = [one.stride() for one in group.parameters]
+        said = self._ranks.gather([float(zlib.crc32(repr(layout).encode()))])
+        if said.count(said[0]) < len(said):
+            layout = [torch.empty(one.shape, device="meta").stride() for one in group.parameters]
         flat = self._ranks.buffer(sum(one.numel() for one in group.parameters), group.parameters[0])
         views: list[Tensor] = []
         begin = 0
-        for one in group.parameters:
-            views.append(flat[begin : begin + one.numel()].view(one.shape))
+        for one, strides in zip(group.parameters, layout, strict=True):
+            views.append(flat.as_strided(one.shape, strides, begin))
             begin += one.numel()
         self._flat[group.name] = flat, views
         return flat, views

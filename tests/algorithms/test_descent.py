@@ -10,8 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from fastdqn.algorithms.descent import Local, clip
+from fastdqn.algorithms.descent import Local
 from fastdqn.algorithms.dqn import DQNLearner, Settings
+from fastdqn.foreach import clip
 from fastdqn.options.dqn import DQNOptions
 from fastdqn.options.groups import Groups
 from fastdqn.seam import Group

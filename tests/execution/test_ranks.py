@@ -76,6 +76,11 @@ def test_a_rank_without_a_gradient_has_one_of_zero(found: list[dict[str, Any]]) 
         assert rank["no_gradient"] == [-2.0, -2.0]  # of 2 and 2, and of 4 and none
 
 
+def test_gradients_are_averaged_however_weights_lie(found: list[dict[str, Any]]) -> None:
+    """Channels last in one of two, on all ranks or on one alone: fused Adam takes both as they lie."""
+    assert [rank["layouts"] for rank in found] == [[pytest.approx([0.0, 0.0], abs=1e-3)] * 2] * 2
+
+
 def test_all_begin_with_what_rank_0_has(found: list[dict[str, Any]]) -> None:
     """Weights, targets, temperature, Adam's moments and steps, and step sizes: the next update is the same, too."""
     (first, first_moments, first_rates, first_after), (other, moments, rates, after) = (rank["begun"] for rank in found)

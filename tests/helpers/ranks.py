@@ -123,6 +123,7 @@ def everything(ranks: Ranks) -> dict[str, Any]:
             learner.update(parts(batch, WORLD)[ranks.rank])
             found[f"{name}_{kind}"] = weights(learner)
     found["no_gradient"] = _without_gradient(ranks)
+    found["layouts"] = [_layouts(ranks, [unlike and not ranks.first, True]) for unlike in (False, True)]
     found["equal"] = _equal_after_updates(ranks)
     found["begun"] = _begin(ranks)
     found["drift"] = _drift(ranks)
@@ -175,6 +176,18 @@ def _without_gradient(ranks: Ranks) -> list[float]:
         two.grad = torch.tensor([4.0])
     Averaged(ranks).step(Group("toy", [one, two], torch.optim.SGD([one, two], lr=1.0)))
     return [float(one.detach()), float(two.detach())]
+
+
+def _layouts(ranks: Ranks, channels_last: list[bool]) -> list[float]:
+    """Weights of which some are laid out with channels last step by a gradient; return how far off they are then."""
+    kinds = [torch.channels_last if last else torch.contiguous_format for last in channels_last]
+    weights = [torch.zeros(2, 3, 4, 5).to(memory_format=kind).requires_grad_() for kind in kinds]
+    gradient = torch.arange(120.0).view(2, 3, 4, 5)
+    for one in weights:
+        one.grad = torch.empty_like(one).copy_(gradient + 2.0 * ranks.rank)
+    Averaged(ranks).step(Group("toy", weights, torch.optim.Adam(weights, lr=1.0, eps=1e20, fused=True)))
+    # so large an epsilon leaves a step in the direction of the gradient, as in stochastic gradient descent
+    return [float((one.detach() * 1e20 + gradient + 1.0).abs().max()) for one in weights]
 
 
 def _equal_after_updates(ranks: Ranks) -> dict[str, list[int]]:
