@@ -193,6 +193,7 @@ def build_ppo(
         center_frames=ppo.center_frames,
         numbered=numbered,
         hidden=ppo.hidden,
+        orthogonal=ppo.orthogonal,
     ).to(device)
     settings = Settings(ppo.learning_rate, ppo.adam_epsilon, ppo.entropy_weight, ppo.value_weight, ppo.max_norm)
     order, form = torch_generator(seeds.replay), fastest_form(ppo.precision, device) if frames else PLAIN

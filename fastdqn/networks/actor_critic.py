@@ -5,13 +5,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from fastdqn.networks.qnetwork import LastLayer, Stream, draw_first_weights
+from fastdqn.networks.qnetwork import LastLayer, Stream, draw_first_weights, draw_orthogonal_weights
 from fastdqn.networks.torso import NATURE, Size, Torso
 
 FRAME_SCALE = 256.0
 """Bytes are divided by this before they enter the network (Lapan 2020, chapter 13)."""
 HIDDEN = 64
 """Units of each of the two hidden layers where vectors are observed (Schulman et al. 2017, section 6.1)."""
+
+POLICY_GAIN = 0.01
+"""Of the policy's last layer, where first weights are orthogonal."""
 
 
 class WithDeviation(nn.Module):
@@ -34,15 +37,22 @@ class ActorCritic(nn.Module):
 
     Takes (B, C, H, W) uint8 or (B, D) float32, whatever the body takes; returns what the policy's head says, logits (B,
     A) or means and deviations (B, 2 A), and the values (B,), float32. Weights start as PyTorch's defaults, drawn from
-    `generator` alone.
+    `generator` alone, or orthogonal: of the value's last layer with a gain of 1, and of the policy's with a hundredth,
+    so that at first all actions are about as probable (Andrychowicz et al. 2021, section 3.2; Stable-Baselines3).
     """
 
-    def __init__(self, body: nn.Module, policy: nn.Module, value: nn.Module, generator: torch.Generator) -> None:
+    def __init__(
+        self, body: nn.Module, policy: nn.Module, value: nn.Module, generator: torch.Generator, orthogonal: bool
+    ) -> None:
         super().__init__()
         self.body = body
         self.policy = policy
         self.value = value
-        draw_first_weights(self, generator)
+        if orthogonal:
+            last, last_value = ([m for m in head.modules() if isinstance(m, nn.Linear)][-1] for head in (policy, value))
+            draw_orthogonal_weights(self, generator, {last: POLICY_GAIN, last_value: 1.0})
+        else:
+            draw_first_weights(self, generator)
 
     def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         features = self.body(obs)
@@ -59,6 +69,7 @@ def actor_critic(
     center_frames: bool = False,
     numbered: bool = True,
     hidden: int = HIDDEN,
+    orthogonal: bool = False,
 ) -> ActorCritic:
     """Return the network for observations of this shape.
 
@@ -68,22 +79,23 @@ def actor_critic(
     not `numbered` the policy says a normal distribution of vectors of A numbers.
 
     With `center_frames` a mean frame, zero until somebody sets it, is subtracted; pixels are divided by `frame_scale`.
+    First weights may be `orthogonal`, as in `ActorCritic`.
     """
     if len(obs_shape) == 1:
         policy, value = (_perceptron(obs_shape[0], outputs, hidden) for outputs in (num_actions, 1))
         policy = policy if numbered else WithDeviation(policy, num_actions)
-        return ActorCritic(nn.Identity(), policy, value, generator)
+        return ActorCritic(nn.Identity(), policy, value, generator, orthogonal)
     channels, height, width = obs_shape
     torso = Torso(channels, height, width, frame_scale, center_frames, size)
     if one_stream:
         body = nn.Sequential(torso, nn.Linear(torso.features, size.hidden), nn.ReLU())
         policy, value = (Stream(LastLayer(size.hidden, outputs)) for outputs in (num_actions, 1))
-        return ActorCritic(body, policy, value, generator)
+        return ActorCritic(body, policy, value, generator, orthogonal)
     policy, value = (
         Stream(nn.Linear(torso.features, size.hidden), nn.ReLU(), LastLayer(size.hidden, outputs))
         for outputs in (num_actions, 1)
     )
-    return ActorCritic(torso, policy, value, generator)
+    return ActorCritic(torso, policy, value, generator, orthogonal)
 
 
 def _perceptron(inputs: int, outputs: int, hidden: int) -> nn.Module:

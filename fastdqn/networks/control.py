@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor, nn
 
-from fastdqn.networks.qnetwork import draw_first_weights
+from fastdqn.networks.qnetwork import draw_first_weights, draw_orthogonal_weights
 
 HIDDEN = 256
 """Units of each of the two hidden layers (Haarnoja et al. 2018b, table 1)."""
@@ -74,12 +72,9 @@ def _perceptron(inputs: int, outputs: int, hidden: int) -> nn.Sequential:
 
 
 def _draw(network: nn.Module, generator: torch.Generator, orthogonal: bool) -> None:
-    """Draw the first weights. Orthogonal ones keep the size of a signal through rectified units, by sqrt(2)."""
+    """Draw the first weights."""
     if not orthogonal:
         draw_first_weights(network, generator)
         return
-    for stream in (module for module in network.modules() if isinstance(module, nn.Sequential)):
-        linear = [layer for layer in stream if isinstance(layer, nn.Linear)]
-        for layer in linear:
-            nn.init.orthogonal_(layer.weight, 1.0 if layer is linear[-1] else math.sqrt(2.0), generator=generator)
-            nn.init.zeros_(layer.bias)
+    streams = [module for module in network.modules() if isinstance(module, nn.Sequential)]
+    draw_orthogonal_weights(network, generator, {stream[-1]: 1.0 for stream in streams})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -134,3 +134,19 @@ def draw_first_weights(module: nn.Module, generator: torch.Generator) -> None:
                 layer.weight.uniform_(-bound, bound, generator=generator)
                 if layer.bias is not None:
                     layer.bias.uniform_(-bound, bound, generator=generator)
+
+
+def draw_orthogonal_weights(module: nn.Module, generator: torch.Generator, gains: Mapping[nn.Module, float]) -> None:
+    """Redraw every weight so that rows, or columns, are orthogonal (Saxe et al. 2014), and let every bias be 0.
+
+    Args:
+        module: of convolutions and linear layers.
+        generator: on the CPU.
+        gains: norms of the rows of some layers; of all others it is sqrt(2), by which rectified units keep the size of
+            a signal.
+    """
+    for layer in module.modules():
+        if isinstance(layer, nn.Conv2d | nn.Linear):
+            nn.init.orthogonal_(layer.weight, gains.get(layer, math.sqrt(2.0)), generator=generator)
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)

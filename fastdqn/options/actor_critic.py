@@ -105,6 +105,8 @@ class PPOOptions(FrameOptions):
     """Gradients are clipped to this norm."""
     hidden: int = 64
     """Units of each of the two hidden layers where vectors are observed (Schulman et al. 2017)."""
+    orthogonal: bool = True
+    """First weights are orthogonal and biases 0 (Saxe et al. 2014; Stable-Baselines3) instead of PyTorch's defaults."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Arithmetic of the network's body where frames are observed; auto is bf16 on GPUs and processors that have
     instructions for it. Last layers, values, loss and optimiser are always float32, and so is everything on mps."""
@@ -275,9 +277,8 @@ ACTOR_CRITICS: Mapping[str, ActorCriticPreset] = {
     ),
     "MountainCarContinuous-v0": ActorCriticPreset(
         "rl-baselines3-zoo, hyperparams/ppo.yml, but for its exploration that depends on the state (gSDE), whose "
-        "deviations begin at exp(-3.29), where they are 1 here, its first weights, which are PyTorch's "
-        "(ortho_init=False), where they are orthogonal here, and its normalised observations and rewards; the score is "
-        "what Gymnasium asks",
+        "deviations begin at exp(-3.29), where they are 1 here, and its normalised observations and rewards; the score "
+        "is what Gymnasium asks",
         {
             "vector": {"num_envs": 1},
             "run": {"max_env_steps": 20_000, "stop_score": 90.0},
@@ -293,6 +294,7 @@ ACTOR_CRITICS: Mapping[str, ActorCriticPreset] = {
                 "entropy_weight": 0.00429,
                 "value_weight": 0.19,
                 "max_norm": 5.0,
+                "orthogonal": False,
             },
         },
     ),

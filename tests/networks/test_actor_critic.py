@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import nn
 
-from fastdqn.networks.actor_critic import actor_critic
+from fastdqn.networks.actor_critic import POLICY_GAIN, actor_critic
 from fastdqn.networks.torso import torsos
+from tests.helpers.networks import apart
 
 SHAPE = (4, 84, 84)
 
@@ -66,6 +68,21 @@ def test_a_seed_fixes_the_weights() -> None:
     same, other = network((4,)).state_dict(), network((4,), seed=1).state_dict()
     assert all(torch.equal(one[name], same[name]) for name in one)
     assert not any(torch.equal(one[name], other[name]) for name in one)
+
+
+@pytest.mark.parametrize(("shape", "numbered"), [(SHAPE, True), ((4,), True), ((4,), False)])
+@pytest.mark.parametrize("orthogonal", [True, False])
+def test_first_weights_may_be_orthogonal(shape: tuple[int, ...], numbered: bool, orthogonal: bool) -> None:
+    """By default they are not, the control. All actions are about as probable then, or vectors near 0."""
+    rng = torch.Generator().manual_seed(0)
+    found = actor_critic(shape, 6, rng, one_stream=True, numbered=numbered, orthogonal=orthogonal)
+    layers = {name: m for name, m in found.named_modules() if isinstance(m, nn.Conv2d | nn.Linear)}
+    (policy, *_), (value, *_) = ([n for n in reversed(layers) if n.startswith(head)] for head in ("policy", "value"))
+    gains = {**dict.fromkeys(layers, 2.0**0.5), policy: POLICY_GAIN, value: 1.0}
+    assert all((apart(layer, gains[name]) < 1e-4) == orthogonal for name, layer in layers.items())
+    assert all(bool(layer.bias.any()) != orthogonal for layer in layers.values() if layer.bias is not None)
+    same = actor_critic(shape, 6, rng.manual_seed(0), one_stream=True, numbered=numbered, orthogonal=orthogonal)
+    assert all(torch.equal(one, other) for one, other in zip(found.parameters(), same.parameters(), strict=True))
 
 
 def test_a_mean_frame_is_subtracted_before_the_division() -> None:

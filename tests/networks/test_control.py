@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from fastdqn.networks.control import LOG_STD_MAX, LOG_STD_MIN, GaussianActor, TwinCritic
+from tests.helpers.networks import apart
 
 OBS, ACTIONS, HIDDEN = 5, 3, 16
 
@@ -29,13 +30,6 @@ def perceptrons(orthogonal: bool) -> list[list[nn.Linear]]:
     critics = critic(orthogonal)
     streams = (actor(orthogonal).layers, critics.first, critics.second)
     return [[layer for layer in stream if isinstance(layer, nn.Linear)] for stream in streams]
-
-
-def apart(layer: nn.Linear, gain: float) -> float:
-    """Return how far the rows or columns, whichever are fewer, are from being orthogonal and as long as `gain`."""
-    weight = layer.weight.detach()
-    weight = weight if weight.shape[0] <= weight.shape[1] else weight.T
-    return float((weight @ weight.T - gain**2 * torch.eye(len(weight))).abs().max())
 
 
 def test_shapes() -> None:
