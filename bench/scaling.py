@@ -126,8 +126,12 @@ def _rank(rank: int, world: int, port: int, repeats: int, times: Any) -> None:
     places = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world, "MASTER_PORT": port}
     os.environ |= {"MASTER_ADDR": "127.0.0.1", **{name: str(number) for name, number in places.items()}}
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo" if sys.platform == "linux" else "lo0")
+
+    def by_gloo(tensor: Tensor) -> None:
+        dist.all_reduce(tensor.mul_(1.0 / world))
+
     with Ranks(RanksOptions(world)) as ranks:
-        ways = (dist.all_reduce, ranks.average) if ranks.on_one_machine else (dist.all_reduce,)
+        ways = (by_gloo, ranks.average) if ranks.on_one_machine else (by_gloo,)
         for size in MEGABYTES:
             found = [_seconds(ranks, way, int(size * 1e6 / 4), repeats) for way in ways]
             if rank == 0:

@@ -156,7 +156,8 @@ def command_of(name: str, world: int, options: SpeedupOptions, varied: Mapping[s
         changes["sac"]["replay_initial"] = max(1, changes["sac"]["replay_initial"])
     script, *words = (algorithm.script,) if world != PLAIN else algorithm.plain
     for setting, value in itertools.chain.from_iterable(values.items() for values in changes.values()):
-        words += [f"--{setting.replace('_', '-')}", str(value)]
+        option = setting.replace("_", "-")
+        words += [f"--{'' if value else 'no-'}{option}"] if isinstance(value, bool) else [f"--{option}", str(value)]
     if world == PLAIN and name == "sac":
         words += ["--steps-per-update", "1"]
     ranked = ["--processes", str(world)] if world != PLAIN else []

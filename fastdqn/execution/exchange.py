@@ -62,7 +62,9 @@ class Exchanges:
         self._round = 0.0  # seconds that the slowest rank took for its newest round
         self._met = time.monotonic()  # when that began: all had ended theirs
         self.waited = 0.0
-        """Seconds for which this rank has waited for others so far; for all of an all-reduce by Gloo."""
+        """Seconds for which this rank has waited for others so far. By Gloo this includes what is sent and summed
+        meanwhile; sums by NCCL are not waited for, and left out.
+        """
 
     @property
     def on_one_machine(self) -> bool:

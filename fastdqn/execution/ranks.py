@@ -208,7 +208,7 @@ class Averaged:
     A parameter without a gradient on some ranks has a gradient of 0 there.
 
     Args:
-        ranks: of the group.
+        ranks: that have the same groups, each with a name of its own.
     """
 
     def __init__(self, ranks: Ranks) -> None:
@@ -227,7 +227,8 @@ class Averaged:
                 view.copy_(parameter.grad)
         self._ranks.average(flat)
         for parameter, view in zip(group.parameters, views, strict=True):
-            same = view.device == parameter.device and view.stride() == parameter.stride()
+            alike = all(getattr(view, what) == getattr(parameter, what) for what in ("device", "dtype"))
+            same = alike and view.stride() == parameter.stride()
             parameter.grad = view if same else torch.empty_like(parameter).copy_(view)
         norm = None if group.max_norm is None else clip(group.parameters, group.max_norm)
         group.optimizer.step()
@@ -242,7 +243,7 @@ class Averaged:
 
     def _place(self, group: Group) -> tuple[Tensor, list[Tensor]]:
         """Make room for all gradients; each is laid out like its weights, if these are laid out alike on all ranks."""
-        layout = [one.stride() for one in group.parameters]
+        layout = [torch.empty_like(one, device="meta").stride() for one in group.parameters]
         said = self._ranks.gather([float(zlib.crc32(repr(layout).encode()))])
         if said.count(said[0]) < len(said):
             layout = [torch.empty(one.shape, device="meta").stride() for one in group.parameters]

@@ -137,10 +137,11 @@ def draw_first_weights(module: nn.Module, generator: torch.Generator) -> None:
 
 
 def draw_orthogonal_weights(module: nn.Module, generator: torch.Generator, gains: Mapping[nn.Module, float]) -> None:
-    """Redraw every weight so that rows, or columns, are orthogonal (Saxe et al. 2014), and let every bias be 0.
+    """Redraw the weights of convolutions and linear layers so that rows, or columns, are orthogonal (Saxe et al. 2014),
+    and let their biases be 0. Noisy layers stay as they are.
 
     Args:
-        module: of convolutions and linear layers.
+        module: of them.
         generator: on the CPU.
         gains: norms of the rows of some layers; of all others it is sqrt(2), by which rectified units keep the size of
             a signal.

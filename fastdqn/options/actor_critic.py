@@ -73,7 +73,8 @@ class A2COptions(FrameOptions):
 @dataclass(frozen=True)
 class PPOOptions(FrameOptions):
     """Proximal policy optimisation. The defaults are Schulman et al.'s for Atari (2017, table 5), but for
-    4 epochs instead of 3, the clip, which stays, and a weight of the value that counts the squared error whole."""
+    4 epochs instead of 3, the clip, which stays, a weight of the value that counts the squared error whole, and first
+    weights."""
 
     learning_rate: float = 2.5e-4
     """Step size of Adam at the start."""
@@ -105,8 +106,8 @@ class PPOOptions(FrameOptions):
     """Gradients are clipped to this norm."""
     hidden: int = 64
     """Units of each of the two hidden layers where vectors are observed (Schulman et al. 2017)."""
-    orthogonal: bool = True
-    """First weights are orthogonal and biases 0 (Saxe et al. 2014; Stable-Baselines3) instead of PyTorch's defaults."""
+    orthogonal: bool = False
+    """First weights are orthogonal and biases 0 (Saxe et al. 2014) instead of PyTorch's defaults."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Arithmetic of the network's body where frames are observed; auto is bf16 on GPUs and processors that have
     instructions for it. Last layers, values, loss and optimiser are always float32, and so is everything on mps."""
@@ -221,6 +222,7 @@ class ActorCriticPreset:
 GAMES = 8
 """Played at once by each player (Lapan 2020, chapter 13)."""
 _GAMES: Changes = {"vector": {"num_envs": GAMES}}
+_ORTHOGONAL: Mapping[str, Any] = {"orthogonal": True}  # as in Stable-Baselines3, and in Schulman et al.'s own code
 _FRAMES: Mapping[str, Any] = {"max_env_steps": 50_000_000, "stop_score": None}  # 200 million frames
 
 ACTOR_CRITICS: Mapping[str, ActorCriticPreset] = {
@@ -230,12 +232,18 @@ ACTOR_CRITICS: Mapping[str, ActorCriticPreset] = {
         {
             **_GAMES,
             "run": {"max_env_steps": 10_000_000, "stop_score": 18.0},
-            "ppo": {"learning_rate": 5e-4, "learning_rate_decay": 600_000, "center_frames": True, "frame_scale": 64.0},
+            "ppo": {
+                **_ORTHOGONAL,
+                "learning_rate": 5e-4,
+                "learning_rate_decay": 600_000,
+                "center_frames": True,
+                "frame_scale": 64.0,
+            },
         },
     ),
     "breakout": ActorCriticPreset(
         "Lapan 2020, chapter 13: four gradients an update, solved above 400",
-        {**_GAMES, "run": {**_FRAMES, "stop_score": 400.0}, "gradients": {"gradients": 4}},
+        {**_GAMES, "run": {**_FRAMES, "stop_score": 400.0}, "gradients": {"gradients": 4}, "ppo": _ORTHOGONAL},
     ),
     "CartPole-v1": ActorCriticPreset(
         "this project, for its tests, with the usual epsilon and clip of A2C on short tasks; solved above the score "
@@ -246,6 +254,7 @@ ACTOR_CRITICS: Mapping[str, ActorCriticPreset] = {
             "a2c": {"n_step": 16, "adam_epsilon": 1e-5, "max_norm": 0.5},
             # rl-baselines3-zoo, hyperparams/ppo.yml, but for a clip that stays
             "ppo": {
+                **_ORTHOGONAL,
                 "learning_rate": 1e-3,
                 "gamma": 0.98,
                 "trace_decay": 0.8,
@@ -264,6 +273,7 @@ ACTOR_CRITICS: Mapping[str, ActorCriticPreset] = {
             "vector": {"num_envs": 4},
             "run": {"max_env_steps": 100_000, "stop_score": -200.0},
             "ppo": {
+                **_ORTHOGONAL,
                 "learning_rate": 1e-3,
                 "learning_rate_decay": 0,
                 "gamma": 0.9,
@@ -294,7 +304,6 @@ ACTOR_CRITICS: Mapping[str, ActorCriticPreset] = {
                 "entropy_weight": 0.00429,
                 "value_weight": 0.19,
                 "max_norm": 5.0,
-                "orthogonal": False,
             },
         },
     ),
@@ -305,6 +314,7 @@ ACTOR_CRITICS: Mapping[str, ActorCriticPreset] = {
             "vector": {"num_envs": 32},
             "run": {"max_env_steps": 5_000_000, "stop_score": 300.0},
             "ppo": {
+                **_ORTHOGONAL,
                 "learning_rate": 3e-4,
                 "learning_rate_decay": 0,
                 "gamma": 0.999,
@@ -318,7 +328,7 @@ ACTOR_CRITICS: Mapping[str, ActorCriticPreset] = {
     ),
 }
 """By ROM, or by Gymnasium's id."""
-OTHERS: Changes = {**_GAMES, "run": _FRAMES}
+OTHERS: Changes = {**_GAMES, "run": _FRAMES, "ppo": _ORTHOGONAL}
 """For all other games."""
 
 

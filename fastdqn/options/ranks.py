@@ -74,6 +74,7 @@ def _ppo_on_cart_pole(world: int) -> Changes:
             "batch_size": 4096,
             "clip": 0.2,
             "entropy_weight": 0.0,
+            "orthogonal": True,
         },
     }
 
@@ -91,6 +92,7 @@ def _ppo_on_pong(world: int) -> Changes:  # noqa: ARG001
             "clip": 0.1,
             "center_frames": False,
             "frame_scale": 256.0,
+            "orthogonal": True,  # as in the authors' code
         },
     }
 

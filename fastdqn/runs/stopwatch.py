@@ -38,7 +38,7 @@ class Stopwatch:
 
     def within(self, what: str, seconds: Callable[[], float]) -> None:
         """Say, too, how much of the parts' time `what` takes, of which `seconds` returns the seconds up to now."""
-        self._within[what] = seconds
+        self._within[what], self._before[what] = seconds, seconds()
 
     def begin(self) -> None:
         """Begin now; what was before (filling the replay) does not count."""

@@ -120,17 +120,17 @@ def test_the_control_with_one_place_reads_what_comes_after(
         say(here, data)
         if here.rank == 2 and 2 not in read:
             read[2] = 0.0
-            time.sleep(0.3)  # the others are in their next sum
+            time.sleep(0.3)  # the others are in their next mean
 
     monkeypatch.setattr(SameMachine, "say", slow)
 
     def work(rank: int) -> list[float]:
-        sums: list[float] = []
+        means: list[float] = []
         for count in (1.0, 100.0):
             part = torch.full((SHORT,), 3.0 * count)
             ranks[rank].average(part)
-            sums.append(round(float(part[0]), 3))
-        return sums
+            means.append(round(float(part[0]), 3))
+        return means
 
     assert together(work) == [[3.0, 300.0]] * WORLD
     for one in ranks:

@@ -41,7 +41,7 @@ def test_one_process_is_the_script_without_ranks(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_two_ranks_of_dqn_play_and_learn_catch(tmp_path: Path) -> None:
-    words = (*CATCH, "--processes", "2", "--threads", "1", "--num-envs", "4", "--max-env-steps", "3000")
+    words = (*CATCH, "--processes", "2", "--threads", "1", "--num-envs", "4", "--max-env-steps", "3000", "--profile")
     run = trained("09_cuda_graph", tmp_path, *words)
     said, last = summary(run), records(run, "speed.jsonl")[-1]
     assert said["env_steps"] >= 3_000
@@ -49,6 +49,7 @@ def test_two_ranks_of_dqn_play_and_learn_catch(tmp_path: Path) -> None:
     assert due - 2 <= said["updates"] <= due  # those of the last round are not made any more
     assert last["samples"] == said["updates"] * 2 * 8 * 4
     assert said["mean_100"] > -0.5
+    assert 0.0 < said["profile"]["waiting for other ranks (within these)"] < 1.0
 
 
 @pytest.mark.slow

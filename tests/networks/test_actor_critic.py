@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from fastdqn.networks.actor_critic import POLICY_GAIN, actor_critic
+from fastdqn.networks.actor_critic import actor_critic
 from fastdqn.networks.torso import torsos
 from tests.helpers.networks import apart
 
@@ -78,8 +78,8 @@ def test_first_weights_may_be_orthogonal(shape: tuple[int, ...], numbered: bool,
     found = actor_critic(shape, 6, rng, one_stream=True, numbered=numbered, orthogonal=orthogonal)
     layers = {name: m for name, m in found.named_modules() if isinstance(m, nn.Conv2d | nn.Linear)}
     (policy, *_), (value, *_) = ([n for n in reversed(layers) if n.startswith(head)] for head in ("policy", "value"))
-    gains = {**dict.fromkeys(layers, 2.0**0.5), policy: POLICY_GAIN, value: 1.0}
-    assert all((apart(layer, gains[name]) < 1e-4) == orthogonal for name, layer in layers.items())
+    gains = {**dict.fromkeys(layers, 2.0**0.5), policy: 0.01, value: 1.0}
+    assert all((apart(layer, gains[name]) < 1e-4 * gains[name] ** 2) == orthogonal for name, layer in layers.items())
     assert all(bool(layer.bias.any()) != orthogonal for layer in layers.values() if layer.bias is not None)
     same = actor_critic(shape, 6, rng.manual_seed(0), one_stream=True, numbered=numbered, orthogonal=orthogonal)
     assert all(torch.equal(one, other) for one, other in zip(found.parameters(), same.parameters(), strict=True))

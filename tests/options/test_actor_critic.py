@@ -6,7 +6,7 @@ import pytest
 
 from fastdqn import process
 from fastdqn.errors import UserError
-from fastdqn.options.actor_critic import ACTOR_CRITICS, PlayersOptions
+from fastdqn.options.actor_critic import ACTOR_CRITICS, PlayersOptions, PPOOptions
 from tests.helpers.scripts import parse
 
 SCRIPTS = ("20_a2c", "21_a3c_data", "22_a3c_grad")
@@ -33,6 +33,17 @@ def test_ppo_has_settings_of_its_own_on_pong_and_the_papers_elsewhere() -> None:
     assert not parse("41_ppo_ranks", "--game", "CartPole-v1").ppo.center_frames
     with pytest.raises(UserError, match=r"^--frame-scale must be"):
         parse("20_a2c", "--frame-scale", "0")
+
+
+def test_ppo_begins_with_orthogonal_weights_where_its_sources_do() -> None:
+    """A run of before there was a choice had PyTorch's."""
+    games = ("pong", "breakout", "seaquest", "CartPole-v1", "Pendulum-v1", "BipedalWalker-v3", "Acrobot-v1")
+    assert all(parse("41_ppo_ranks", "--game", name).ppo.orthogonal for name in games)
+    assert all(parse("41_ppo_ranks", "--game", name, "--published").ppo.orthogonal for name in ("pong", "CartPole-v1"))
+    assert not parse("41_ppo_ranks", "--game", "MountainCarContinuous-v0").ppo.orthogonal
+    assert not parse("41_ppo_ranks", "--no-orthogonal").ppo.orthogonal
+    assert parse("33_trainer_thread", "--game", "CartPole-v1", "--algorithm", "ppo").ppo.orthogonal
+    assert not PPOOptions().orthogonal
 
 
 def test_ppo_has_rl_baselines3_zoos_settings_where_actions_are_vectors() -> None:
