@@ -77,7 +77,7 @@ def draw(lines: list[dict[str, Any]], path: Path, stamp: dict[str, Any]) -> None
         axes.spines[["top", "right"]].set_visible(False)
     panels[-1, 0].set_xlabel("env steps/s, median and range; x: the panel's first row, at equal samples per env step")
     figure.suptitle(f"{stamp['gpu'] or stamp['cpu'].split(' family')[0]}, {stamp['cores']} cores", fontsize=10)
-    figure.savefig(path, dpi=120)
+    figure.savefig(path, dpi=120, bbox_inches="tight")  # labels may be longer than their panel
     pyplot.close(figure)
 
 
