@@ -227,9 +227,8 @@ class Averaged:
                 view.copy_(parameter.grad)
         self._ranks.average(flat)
         for parameter, view in zip(group.parameters, views, strict=True):
-            alike = all(getattr(view, what) == getattr(parameter, what) for what in ("device", "dtype"))
-            same = alike and view.stride() == parameter.stride()
-            parameter.grad = view if same else torch.empty_like(parameter).copy_(view)
+            lie, lies = ((one.device, one.dtype, one.stride()) for one in (view, parameter))
+            parameter.grad = view if lie == lies else torch.empty_like(parameter).copy_(view)
         norm = None if group.max_norm is None else clip(group.parameters, group.max_norm)
         group.optimizer.step()
         return norm

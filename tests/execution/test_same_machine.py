@@ -8,7 +8,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from types import SimpleNamespace
@@ -70,6 +70,12 @@ def together(work: Callable[[int], Any]) -> list[Any]:
         return list(pool.map(work, range(WORLD)))
 
 
+def mean_of(parts: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Return the mean of what three ranks have, with the bits that it has there."""
+    share = 1.0 / WORLD
+    return parts[0] * share + parts[1] * share + parts[2] * share
+
+
 @pytest.mark.parametrize("kind", [torch.float32, torch.float64])
 @pytest.mark.parametrize("size", [1, SHORT // 4, 10_001])
 def test_a_mean_is_that_of_all_ranks(ranks: list[Exchanges], kind: torch.dtype, size: int) -> None:
@@ -77,8 +83,7 @@ def test_a_mean_is_that_of_all_ranks(ranks: list[Exchanges], kind: torch.dtype, 
     own = [
         (1000.0 * torch.randn(size, generator=torch.Generator().manual_seed(rank))).to(kind) for rank in range(WORLD)
     ]
-    share = 1.0 / WORLD
-    expected = own[0] * share + own[1] * share + own[2] * share
+    expected = mean_of(own)
     found = [one.clone() for one in own]
     together(lambda rank: ranks[rank].average(found[rank]))
     assert all(torch.equal(one, expected) for one in found)
@@ -99,11 +104,12 @@ def test_ranks_of_unlike_speed_never_read_a_mean_that_is_over(ranks: list[Exchan
         late = torch.Generator().manual_seed(rank)
         wrong: list[float] = []
         for count in range(120):
-            part = torch.full((sizes[count % len(sizes)],), 3.0 * (10 * count + rank))
+            parts = [torch.full((sizes[count % len(sizes)],), float(10 * count + one)) for one in range(WORLD)]
+            part = parts[rank].clone()
             if torch.rand((), generator=late) < 0.2:
                 time.sleep(0.003)
             ranks[rank].average(part)
-            wrong += [] if bool((part.sub(30.0 * count + 3.0).abs() < 0.01).all()) else [count]
+            wrong += [] if torch.equal(part, mean_of(parts)) else [count]
         return wrong
 
     assert together(work) == [[], [], []]
@@ -127,17 +133,18 @@ def test_the_control_with_one_place_reads_what_comes_after(
     def work(rank: int) -> list[float]:
         means: list[float] = []
         for count in (1.0, 100.0):
-            part = torch.full((SHORT,), 3.0 * count)
+            part = torch.full((SHORT,), count)
             ranks[rank].average(part)
-            means.append(round(float(part[0]), 3))
+            means.append(float(part[0]))
         return means
 
-    assert together(work) == [[3.0, 300.0]] * WORLD
+    expected = [float(mean_of([torch.tensor(count)] * WORLD)) for count in (1.0, 100.0)]
+    assert together(work) == [expected] * WORLD
     for one in ranks:
         here = cast(Any, one._here)
         here._memory = here._memory[:1].expand(2, -1, -1)
     read.clear()
-    assert together(work)[2][0] > 3.0
+    assert together(work)[2][0] > expected[0]
 
 
 def test_what_all_say_is_known_to_all(ranks: list[Exchanges]) -> None:
