@@ -87,6 +87,8 @@ def train(options: Options) -> Run:
             games.send(actions)
 
             schedule(env_steps)
+            if run.updates == 0 and run.due(steps, dqn.replay_initial):
+                learner.center_frames(replay.mean_frame())  # nothing without --center-frames
             for env_step in run.due(steps, dqn.replay_initial):
                 with run.timed("update"):
                     resets.before(run.updates, learner, replay.windows)  # nothing unless it is asked for

@@ -287,7 +287,7 @@ class DQNLearner(NothingUnfinished):
             return obs
         factors = self._augmentation.factors(len(obs), self.noise)
         pixels = torsos(self.computing)[0].pixels(self._augmentation.shifted(obs, self.noise))
-        return pixels if factors is None else pixels.mul_(factors)
+        return pixels if factors is None else pixels.mul_(factors.to(pixels.dtype))
 
     def _keep_up(self) -> None:
         """Let lowered weights be those of now, whoever has written to the full ones."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import safetensors.numpy
 
 from fastdqn.envs.scores import human_normalised
 from fastdqn.tools import final
@@ -54,6 +55,17 @@ def test_n_and_n_more_are_2n_with_the_evaluation(tmp_path: Path, more: tuple[str
     assert found["human_normalised"] == human_normalised("breakout", found["mean"])
     assert summary(run)["samples_per_s"] > 0
     assert resume(SCRIPT, run).count("evaluation") == 0  # it is there already
+
+
+@pytest.mark.parametrize("script", ["09_cuda_graph", "10_rainbow", "11_pong_in_seconds", SCRIPT])
+def test_each_script_with_centred_frames_has_their_mean(tmp_path: Path, script: str) -> None:
+    words = ("--game", "breakout", "--replay-initial", "60", "--replay-size", "400", "--batch-size", "4")
+    words += ("--target-sync", "40", "--n-step", "3", "--frame-size", "42", "--max-env-steps", "100", "--num-envs", "1")
+    words += ("--evaluation-games", "0") if script == SCRIPT else ()
+    run = train(script, tmp_path, *words, "--center-frames")
+    mean = safetensors.numpy.load_file(run / "weights.safetensors")["torso.mean_frame"]
+    assert mean.shape == (42, 42)
+    assert mean.any()
 
 
 def test_an_evaluation_that_was_stopped_is_played_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
