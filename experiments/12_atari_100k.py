@@ -14,9 +14,11 @@ import startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports b
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from torch import Tensor
+
 from fastdqn import build
 from fastdqn.algorithms.dqn import PROGRESS
-from fastdqn.algorithms.exploration import epsilons_at
+from fastdqn.algorithms.exploration import actions_for, epsilons_at
 from fastdqn.algorithms.resets import Resets
 from fastdqn.cli.scripts import start
 from fastdqn.execution.devices import prepare_memory
@@ -25,9 +27,11 @@ from fastdqn.execution.threads import Threads
 from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions, UpdateOptions
 from fastdqn.options.evaluation import EvaluationOptions
 from fastdqn.options.game import GameOptions, VectorOptions
-from fastdqn.options.parts import PartOptions
+from fastdqn.options.parts import PartOptions, ReturnOptions
 from fastdqn.options.resets import ResetOptions
 from fastdqn.options.run import RunOptions
+from fastdqn.replay.recorder import Told
+from fastdqn.replay.returns import REFRESHED_AT_ONCE
 from fastdqn.runs.run import Run
 from fastdqn.schedules import target_sync_due
 from fastdqn.tools.final import evaluate_final
@@ -44,6 +48,7 @@ class Options:
     update: UpdateOptions
     agent: AgentOptions
     parts: PartOptions
+    returns: ReturnOptions
     resets: ResetOptions
     evaluation: EvaluationOptions
 
@@ -54,12 +59,14 @@ def train(options: Options) -> Run:
     resets = Resets(dqn, options.resets, options.run.seed)
     dqn = replace(dqn, n_step=resets.longest)
     device, games, learner, replay, policy, schedule, diagnostics, notes = build.games_on_device(
-        *(options.run, options.game, dqn, options.pace, options.vector, options.update, options.agent, options.parts)
+        *(options.run, options.game, dqn, options.pace, options.vector),
+        *(options.update, options.agent, options.parts, options.returns),
     )
     batch_size = dqn.batch_size * steps
-    threads = Threads(
-        learner, games.obs_shape, games.num_actions, batch_size, games.num_envs, crowded=options.update.crowded_threads
-    )
+    told = Told(replay)
+    evaluated = (games.num_envs,) if told.values is None else (games.num_envs, REFRESHED_AT_ONCE)
+    crowded = options.update.crowded_threads
+    threads = Threads(learner, games.obs_shape, games.num_actions, batch_size, *evaluated, crowded=crowded)
 
     def eager() -> Metrics:
         batch = replay.sample(batch_size)
@@ -67,10 +74,14 @@ def train(options: Options) -> Run:
         replay.write_back(batch, metrics.priority)
         return metrics
 
+    def act(obs: Tensor) -> Tensor:
+        return learner.act(obs, told.values)
+
     update: Callable[[], Metrics] = eager
+    policy.greedy = lambda: actions_for(act, replay.stacks())
     if graphs_on(device):
         update = Graphed(eager, replay.generator, learner.noise)
-        policy.greedy = GraphedActions(lambda: learner.act(replay.stacks()), learner.noise)
+        policy.greedy = GraphedActions(lambda: act(replay.stacks()), learner.noise)
 
     with Run(__file__, options, device, "vector", notes, PROGRESS, dqn.replay_initial) as run:
         run.weights.tensors = learner.actor.state_dict()
@@ -87,9 +98,13 @@ def train(options: Options) -> Run:
             games.send(actions)
 
             schedule(env_steps)
-            if run.updates == 0 and run.due(steps, dqn.replay_initial):
+            due = run.due(steps, dqn.replay_initial)
+            if run.updates == 0 and due:
                 learner.center_frames(replay.mean_frame())  # nothing without --center-frames
-            for env_step in run.due(steps, dqn.replay_initial):
+            if due:
+                with run.timed("refresh"):
+                    told.refresh(learner.acting_values)  # nothing without --refresh-env-steps
+            for env_step in due:
                 with run.timed("update"):
                     resets.before(run.updates, learner, replay.windows)  # nothing unless it is asked for
                     run.updated(update().scalars, batch_size)
@@ -99,6 +114,7 @@ def train(options: Options) -> Run:
             with run.timed("emulator"):
                 step = games.recv()
             with run.timed("replay"):
+                told.note()
                 replay.add(actions, step)
             run.played_vector(step, policy_lag=run.updates - updates, epsilon=epsilon[-1])
             if run.updates and diagnostics.due(run.env_steps):

@@ -117,10 +117,12 @@ class DQNLearner(NothingUnfinished):
         """Return the one group, the online network."""
         return (self.group,)
 
-    def act(self, obs: Tensor) -> Tensor:
-        """Return the actions (N,) of largest value for (N, C, H, W); noisy layers draw new noise, one for all games."""
+    def act(self, obs: Tensor, largest: Tensor | None = None) -> Tensor:
+        """Return the actions (N,) of largest value for (N, C, H, W); noisy layers draw new noise, one for all games.
+        Write these values to `largest`, (N,), if it is given.
+        """
         self.draw_acting_noise()
-        return self.greedy(obs)
+        return self.greedy(obs, largest)
 
     def best(self, obs: Tensor) -> Tensor:
         """Return the actions (N,) of largest value for (N, C, H, W), noisy layers without their noise."""

@@ -136,6 +136,11 @@ class Groups:
                 f"{option} contradicts --trace-decay {returns.trace_decay:g}, which learns lambda-returns without a "
                 "target network; --trace-decay None turns them off."
             )
+        if self.resets is not None and (self.resets.first_n_step, self.resets.first_gamma) != (None, None):
+            raise UserError(
+                f"--first-n-step and --first-gamma contradict --trace-decay {returns.trace_decay:g}: lambda-returns have "
+                "no windows that could move."
+            )
         if (agent.target_average is None) != (agent.act_with == "online"):
             raise UserError(
                 f"With --trace-decay {returns.trace_decay:g}, which learns from the values of the network that plays, "

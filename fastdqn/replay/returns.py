@@ -15,6 +15,8 @@ from fastdqn.types import Batch, Frame
 
 REFRESHED_AT_ONCE = 256
 """Observations whose values are computed at a time."""
+SMALLEST = 1e-46
+"""What float32 rounds to zero."""
 
 
 class ReturnReplay(FrameReplay):
@@ -155,13 +157,21 @@ class ReturnReplay(FrameReplay):
         self._refreshed = 0
 
     def _look_back(self, newest: int, oldest: int) -> None:
-        """Compute the returns of the rows from `oldest` up to, but without, `newest`, whose values are the last."""
-        after, _ = self.row(newest)
-        value = returns = self._value[after : after + self.num_envs]
-        for time in range(newest - 1, oldest - 1, -1):
-            begin, _ = self.row(time)
-            place = slice(begin, begin + self.num_envs)
-            ahead = torch.where(self._ended[place], value, torch.lerp(value, returns, self._decay))
-            returns = self._reward[place] + self._gamma * ahead.masked_fill(self._terminated[place], 0.0)
-            self._return[place] = returns
-            value = self._value[place]
+        """Compute the returns of the rows from `oldest` up to, but without, `newest`, whose values are the last.
+
+        A return is its own part and a share of the next one's. Parts and shares of 1, 2, 4, ... rows are put together,
+        until a share is too small for a number, so that there is no operation for each row.
+        """
+        time = torch.arange(oldest, newest + 1, device=self.device).unsqueeze(1)
+        slots = self.slots(time, torch.arange(self.num_envs, device=self.device))  # (T + 1, N)
+        place, value = slots[:-1], self._value[slots]
+        goes_on = ~self._terminated[place]
+        share, whole = torch.zeros_like(value), value.clone()  # the last row is its value, and nothing else
+        share[:-1] = self._gamma * self._decay * (goes_on & ~self._ended[place])
+        whole[:-1] = self._reward[place] + (self._gamma * goes_on - share[:-1]) * value[1:]
+        rows = 1
+        while rows <= newest - oldest and (self._gamma * self._decay) ** rows > SMALLEST:
+            whole[:-rows] = torch.addcmul(whole[:-rows], share[:-rows], whole[rows:])
+            share[:-rows] = share[:-rows] * share[rows:]
+            rows *= 2
+        self._return[place] = whole[:-1]

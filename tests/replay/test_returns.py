@@ -13,10 +13,11 @@ from fastdqn.errors import UserError
 from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions
 from fastdqn.options.groups import Groups
 from fastdqn.options.parts import ReturnOptions
+from fastdqn.options.resets import ResetOptions
 from fastdqn.options.run import RunOptions
 from fastdqn.replay import returns as returns_module
 from fastdqn.replay.prioritized import PrioritizedReplay
-from fastdqn.replay.recorder import Recorder
+from fastdqn.replay.recorder import Told
 from fastdqn.replay.returns import ReturnReplay
 from fastdqn.replay.ring import FrameReplay
 from fastdqn.types import VectorStep
@@ -102,6 +103,24 @@ def test_they_are_those_of_the_equation(decay: float) -> None:
     assert any(one.any() for one in history.terminated)
     assert any(one.any() for one in history.truncated)
     torch.testing.assert_close(found[mask], torch.tensor(wanted)[mask], rtol=1e-5, atol=1e-5)
+
+
+def test_one_game_of_many_rows_is_looked_back_on_as_row_by_row() -> None:
+    """Shares of 2,000 rows, which float32 rounds to zero on the way, against the recursion in float64."""
+    rows, decay, gamma = 2_000, 0.95, 0.997
+    replay, rng = ReturnReplay(decay, BLOCK, None, rows + 20, 1, (6, 6), 2, gamma, CPU, 0), np.random.default_rng(3)
+    ends = torch.from_numpy(rng.random(replay.size) < 0.004)
+    replay._value.normal_()
+    replay._reward.normal_()
+    replay._terminated.copy_(ends & torch.from_numpy(rng.random(replay.size) < 0.5))
+    replay._ended.copy_(ends)
+    replay._look_back(rows, 0)
+    value, reward = replay._value.double(), replay._reward.double()
+    following = value[rows]
+    for row in range(rows - 1, -1, -1):
+        ahead = value[row + 1] if ends[row] else (1 - decay) * value[row + 1] + decay * following
+        following = reward[row] + (0.0 if replay._terminated[row] else gamma * ahead)
+        assert float(replay._return[row]) == pytest.approx(float(following), abs=1e-4)
 
 
 def test_batches_are_of_blocks_that_are_over() -> None:
@@ -220,8 +239,7 @@ def test_a_refresh_computes_all_returns_anew(count: int, monkeypatch: pytest.Mon
 
 def test_without_returns_there_is_nothing_to_refresh() -> None:
     frames = FrameReplay(60, 3, (6, 6), 2, 1, GAMMA, CPU, 0)
-    shown = FrameReplay(60, 3, (6, 6), 2, 1, GAMMA, CPU, 0)
-    Recorder(frames, shown, 1).refresh(pytest.fail)
+    Told(frames).refresh(pytest.fail)
     replay = PrioritizedReplay(frames)
     before = replay.priorities.leaves().clone()
     replay.renew()
@@ -240,6 +258,12 @@ def test_without_returns_there_is_nothing_to_refresh() -> None:
 def test_what_it_leaves_no_room_for_is_refused(dqn: DQNOptions, agent: AgentOptions, said: str) -> None:
     with pytest.raises(UserError, match=said):
         Groups(dqn=dqn, agent=agent, returns=ReturnOptions(0.9)).check()
+
+
+def test_returns_have_no_windows_that_could_move() -> None:
+    with pytest.raises(UserError, match="--first-n-step and --first-gamma contradict --trace-decay 0.9"):
+        Groups(dqn=DQNOptions(), returns=ReturnOptions(0.9), resets=ResetOptions(first_gamma=0.9)).check()
+    Groups(dqn=DQNOptions(), returns=ReturnOptions(0.9), resets=ResetOptions(reset_updates=9)).check()
 
 
 @pytest.mark.parametrize(
