@@ -228,6 +228,35 @@ AGENTS: Mapping[AgentName, Agent] = {
         {"dqn": {"double": True}, "parts": {"dueling": True}},
         needs="parts",
     ),
+    "100k-fast": Agent(
+        "this project: drq-eps with lambda-returns, a larger step size that falls, and a network of tiles (LOG.md)",
+        {
+            "run": _RUN_100K,
+            "dqn": {
+                **_DQN_100K,
+                "n_step": 1,
+                "learning_rate": 3e-4,
+                "loss": "clipped",
+                "epsilon_start": 1.0,
+                "epsilon_final": 0.01,
+                "epsilon_decay": 5_051,
+                "epsilon_delay": 1_600,
+            },
+            "pace": {"steps": 1},
+            "vector": {"num_envs": 1},
+            "agent": {"network": "tiles"},
+            "update": {
+                "random_shift": 4,
+                "random_intensity": 0.05,
+                "final_learning_rate": 3e-5,
+                "learning_rate_decay": 100_000,
+            },
+            "parts": {"importance_decay": None},
+            "returns": {"trace_decay": 0.9, "refresh_env_steps": 2_000},
+        },
+        {"parts": {"dueling": True}},
+        needs="returns",
+    ),
     "pong-fast": Agent(
         "this project: Pong as it is solved soonest on two cores (LOG.md)",
         {

@@ -8,9 +8,18 @@ from typing import Literal
 from fastdqn.errors import UserError
 from fastdqn.options.fields import above_zero, at_least, beside, between
 
-NetworkName = Literal["nature", "narrow", "der", "dopamine"]
+NetworkName = Literal["nature", "narrow", "der", "dopamine", "tiles"]
 AgentName = Literal[
-    "post2017", "nature", "rainbow", "dopamine-dqn", "dopamine-rainbow", "der", "der-2021", "drq-eps", "pong-fast"
+    "post2017",
+    "nature",
+    "rainbow",
+    "dopamine-dqn",
+    "dopamine-rainbow",
+    "der",
+    "der-2021",
+    "drq-eps",
+    "100k-fast",
+    "pong-fast",
 ]
 """The keys of fastdqn/options/agents.py, which says what each stands for."""
 
@@ -182,8 +191,8 @@ class AgentOptions:
 
     network: NetworkName = "nature"
     """Nature DQN's network; one half as wide throughout, with a third of its arithmetic; that of Data-efficient
-    Rainbow, with a sixth (van Hasselt et al. 2019); or Dopamine's, whose convolutions are padded and whose dueling
-    streams share their hidden layer (Agarwal et al. 2021)."""
+    Rainbow, with a sixth (van Hasselt et al. 2019); Dopamine's, whose convolutions are padded and whose dueling
+    streams share their hidden layer (Agarwal et al. 2021); or tiles, two convolutions that read every pixel once."""
     target_average: float | None = None
     """Move the target network by this share towards the online one at each update, instead of copying it every
     --target-sync env steps (Lillicrap et al. 2016; Schwarzer et al. 2023 take 0.005). With --trace-decay and --act-with

@@ -138,8 +138,8 @@ class Groups:
             )
         if self.resets is not None and (self.resets.first_n_step, self.resets.first_gamma) != (None, None):
             raise UserError(
-                f"--first-n-step and --first-gamma contradict --trace-decay {returns.trace_decay:g}: lambda-returns have "
-                "no windows that could move."
+                f"--first-n-step and --first-gamma contradict --trace-decay {returns.trace_decay:g}: lambda-returns "
+                "have no windows that could move."
             )
         if (agent.target_average is None) != (agent.act_with == "online"):
             raise UserError(

@@ -8,7 +8,7 @@ from torch import nn
 
 from fastdqn.errors import UserError
 from fastdqn.networks.qnetwork import DuelingHead, HeadParts, QNetwork, Stream
-from fastdqn.networks.torso import DATA_EFFICIENT, DOPAMINE, NARROW, NATURE, Size, Torso, _padding
+from fastdqn.networks.torso import DATA_EFFICIENT, DOPAMINE, NARROW, NATURE, TILES, Size, Torso, _padding
 from tests.helpers.learners import SHAPE, network, random_batch
 
 
@@ -97,6 +97,18 @@ def test_data_efficient_rainbows_network() -> None:
     weights = [tuple(p.shape) for name, p in net.named_parameters() if p.dim() > 1 and "sigma" not in name]
     assert weights == [(32, 4, 5, 5), (64, 32, 5, 5), (256, 576), (51, 256), (256, 576), (306, 256)]
     assert net(torch.zeros(2, 4, 84, 84, dtype=torch.uint8)).shape == (2, 6, 51)
+
+
+def test_the_network_of_tiles_leaves_no_pixel_out() -> None:
+    net = QNetwork(SHAPE, 6, torch.Generator().manual_seed(0), parts=HeadParts(dueling=True), size=TILES)
+    weights = [tuple(p.shape) for p in net.parameters() if p.dim() > 1]
+    assert weights == [(32, 4, 4, 4), (64, 32, 3, 3), (256, 64 * 7 * 7), (1, 256), (6, 256)]
+    obs = random_batch(1).obs
+    before = net.torso(obs)
+    for row, column in ((0, 0), (83, 83), (0, 83), (41, 42)):
+        changed = obs.clone()
+        changed[0, 3, row, column] ^= 255
+        assert not torch.equal(net.torso(changed), before)
 
 
 def test_dopamines_network_is_padded_and_its_streams_share_their_hidden_layer() -> None:

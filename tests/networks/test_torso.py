@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from fastdqn.networks.torso import DATA_EFFICIENT, DOPAMINE, NATURE, Torso, use_channels_last
+from fastdqn.networks.torso import DATA_EFFICIENT, DOPAMINE, NATURE, TILES, Size, Torso, use_channels_last
 from tests.helpers.learners import network, random_batch
 
 
@@ -69,18 +69,19 @@ def test_pixels_are_laid_out_as_the_convolutions_want_them(center: bool) -> None
         assert torch.equal(pixels, plain.pixels(obs))
 
 
+@pytest.mark.parametrize(("size", "shape"), [(DATA_EFFICIENT, (2 * 3, 5 * 5, 5 * 5)), (TILES, (4 * 7, 3 * 3, 4 * 4))])
 @pytest.mark.parametrize("center", [False, True])
 @pytest.mark.parametrize("channels", [1, 4])
-def test_tiles_are_the_convolutions(channels: int, center: bool) -> None:
+def test_tiles_are_the_convolutions(channels: int, center: bool, size: Size, shape: tuple[int, int, int]) -> None:
     """Of frames in either layout: features and gradients to rounding; what is left of the division stays unread."""
-    torsos = [Torso(channels, 53, 84, 64.0, center, DATA_EFFICIENT) for _ in range(2)]
+    torsos = [Torso(channels, 53, 84, 64.0, center, size) for _ in range(2)]
     plain, fast = torsos
     fast.load_state_dict(plain.state_dict())
     use_channels_last(fast)
     for torso in torsos:
         torso.center_frames(torch.linspace(0.0, 255.0, 53 * 84).view(53, 84))
     obs = torch.randint(256, (5, channels, 53, 84), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
-    assert fast.pixels(obs).shape == (5, 2 * 3, 5 * 5, 5 * 5 * channels)
+    assert fast.pixels(obs).shape == (5, *shape[:2], shape[2] * channels)
     for seen in (obs, obs.to(memory_format=torch.channels_last), obs[:1], obs.repeat(4, 1, 1, 1)):
         found = [torso(seen) for torso in torsos]
         torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
@@ -96,7 +97,8 @@ def test_tiles_are_the_convolutions(channels: int, center: bool) -> None:
 
 
 def test_only_convolutions_that_read_every_pixel_once_are_tiles() -> None:
-    for size in (NATURE, DATA_EFFICIENT, DOPAMINE):
+    tiles = {DATA_EFFICIENT: (9, 25, 100), TILES: (49, 9, 64)}
+    for size in (NATURE, DATA_EFFICIENT, DOPAMINE, TILES):
         torso = Torso(size=size)
         use_channels_last(torso)
-        assert (torso.pixels(random_batch(2).obs).shape[1:] == (9, 25, 100)) == (size is DATA_EFFICIENT)
+        assert torso.pixels(random_batch(2).obs).shape[1:] == tiles.get(size, (4, 84, 84))

@@ -236,6 +236,25 @@ def test_dopamines_agents_of_atari_100k_are_its_papers() -> None:
     assert (options.vector.num_envs, options.agent.network, options.dqn.max_norm) == (1, "dopamine", None)
 
 
+def test_the_projects_own_agent_of_atari_100k_trains_on_as_many_samples() -> None:
+    options, published = (
+        parse("12_atari_100k", "--game", "qbert", "--agent", name) for name in ("100k-fast", "drq-eps")
+    )
+    for one in (options, published):
+        samples = one.dqn.batch_size * (100_000 - one.dqn.replay_initial)
+        assert (one.run.max_env_steps, one.vector.num_envs, one.run.stop_score, samples) == (
+            100_000,
+            1,
+            None,
+            3_148_800,
+        )
+    assert options.game == published.game
+    assert options.evaluation == published.evaluation
+    assert (options.returns.trace_decay, options.dqn.n_step, options.dqn.double) == (0.9, 1, False)
+    with pytest.raises(UserError, match="100k-fast"):
+        parse("10_rainbow", "--agent", "100k-fast")
+
+
 def test_another_protocol_may_be_asked_for_and_an_environment_of_ones_own_has_none() -> None:
     assert parse("12_atari_100k", "--protocol", "machado").game.sticky_actions == 0.25
     own = parse("12_atari_100k", "--game", TOY_CATCH).game

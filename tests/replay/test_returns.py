@@ -261,7 +261,7 @@ def test_what_it_leaves_no_room_for_is_refused(dqn: DQNOptions, agent: AgentOpti
 
 
 def test_returns_have_no_windows_that_could_move() -> None:
-    with pytest.raises(UserError, match="--first-n-step and --first-gamma contradict --trace-decay 0.9"):
+    with pytest.raises(UserError, match=r"--first-n-step and --first-gamma contradict --trace-decay 0\.9"):
         Groups(dqn=DQNOptions(), returns=ReturnOptions(0.9), resets=ResetOptions(first_gamma=0.9)).check()
     Groups(dqn=DQNOptions(), returns=ReturnOptions(0.9), resets=ResetOptions(reset_updates=9)).check()
 
