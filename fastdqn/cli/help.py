@@ -35,7 +35,7 @@ _WIDEST = 110
 """Columns; longer lines are hard to read."""
 _NARROW = 60
 """Columns; in fewer, what an option means stands below it."""
-_LONGEST_CHOICES, _LONGEST_OR_NONE = 50, 20
+_LONGEST_CHOICES, _LONGEST_OR_NONE = 30, 20
 _NO_BREAK = "\xa0"
 _TYPES = {int: "INT", float: "FLOAT", str: "STR", Path: "PATH"}
 
