@@ -229,7 +229,7 @@ AGENTS: Mapping[AgentName, Agent] = {
         needs="parts",
     ),
     "100k-fast": Agent(
-        "this project: drq-eps with lambda-returns, a larger step size that falls, and a network of tiles (LOG.md)",
+        "this project: drq-eps with lambda-returns, a larger step size and a network of tiles (LOG.md)",
         {
             "run": _RUN_100K,
             "dqn": {
@@ -245,12 +245,7 @@ AGENTS: Mapping[AgentName, Agent] = {
             "pace": {"steps": 1},
             "vector": {"num_envs": 1},
             "agent": {"network": "tiles"},
-            "update": {
-                "random_shift": 4,
-                "random_intensity": 0.05,
-                "final_learning_rate": 3e-5,
-                "learning_rate_decay": 100_000,
-            },
+            "update": {"random_shift": 4, "random_intensity": 0.05},
             "parts": {"importance_decay": None},
             "returns": {"trace_decay": 0.9, "refresh_env_steps": 2_000},
         },
