@@ -56,6 +56,14 @@ _DQN_100K: Mapping[str, Any] = {
 }
 """Those of Atari-100k: an update on 32 after each env step of one game."""
 
+_FALLING_100K: Mapping[str, Any] = {
+    "epsilon_start": 1.0,
+    "epsilon_final": 0.01,
+    "epsilon_decay": 5_051,  # 0.99 in 5,000 env steps
+    "epsilon_delay": 1_600,
+}
+"""Epsilon of those without noise."""
+
 AGENTS: Mapping[AgentName, Agent] = {
     "post2017": Agent(
         "the post of 2017 on Pong, Breakout and Space Invaders (fastdqn/options/presets.py: each has its own)",
@@ -214,10 +222,7 @@ AGENTS: Mapping[AgentName, Agent] = {
                 "n_step": 10,
                 "target_sync": 1,
                 "loss": "clipped",
-                "epsilon_start": 1.0,
-                "epsilon_final": 0.01,
-                "epsilon_decay": 5_051,  # 0.99 in 5,000 env steps
-                "epsilon_delay": 1_600,
+                **_FALLING_100K,
             },
             "pace": {"steps": 1},
             "vector": {"num_envs": 1},
@@ -237,10 +242,7 @@ AGENTS: Mapping[AgentName, Agent] = {
                 "n_step": 1,
                 "learning_rate": 3e-4,
                 "loss": "clipped",
-                "epsilon_start": 1.0,
-                "epsilon_final": 0.01,
-                "epsilon_decay": 5_051,
-                "epsilon_delay": 1_600,
+                **_FALLING_100K,
             },
             "pace": {"steps": 1},
             "vector": {"num_envs": 1},
