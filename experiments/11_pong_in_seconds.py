@@ -82,7 +82,7 @@ def train(options: Options) -> Run:
         return made
 
     def act(obs: Tensor) -> Tensor:
-        return trainer.act(obs, recorder.told.values)
+        return trainer.act(obs, recorder.returns.values)
 
     update: Callable[[int], list[Metrics]] = eager
     policy.greedy = lambda: actions_for(act, recorder.stacks())
@@ -116,7 +116,7 @@ def train(options: Options) -> Run:
                 learner.center_frames(replay.mean_frame())  # nothing without --center-frames
             if all_due:
                 with run.timed("refresh"):
-                    recorder.told.refresh(learner.acting_values)  # nothing without --refresh-env-steps
+                    recorder.returns.refresh(learner.acting_values)  # nothing without --refresh-env-steps
             for due in groups(all_due, trainer.at_once):
                 with run.timed("update"):
                     for metrics in update(len(due)):

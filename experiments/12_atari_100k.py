@@ -30,8 +30,8 @@ from fastdqn.options.game import GameOptions, VectorOptions
 from fastdqn.options.parts import PartOptions, ReturnOptions
 from fastdqn.options.resets import ResetOptions
 from fastdqn.options.run import RunOptions
-from fastdqn.replay.recorder import Told
 from fastdqn.replay.returns import REFRESHED_AT_ONCE
+from fastdqn.replay.stored_returns import StoredReturns
 from fastdqn.runs.run import Run
 from fastdqn.schedules import target_sync_due
 from fastdqn.tools.final import evaluate_final
@@ -63,8 +63,8 @@ def train(options: Options) -> Run:
         *(options.update, options.agent, options.parts, options.returns),
     )
     batch_size = dqn.batch_size * steps
-    told = Told(replay)
-    evaluated = (games.num_envs,) if told.values is None else (games.num_envs, REFRESHED_AT_ONCE)
+    returns = StoredReturns(replay)
+    evaluated = (games.num_envs,) if returns.values is None else (games.num_envs, REFRESHED_AT_ONCE)
     crowded = options.update.crowded_threads
     threads = Threads(learner, games.obs_shape, games.num_actions, batch_size, *evaluated, crowded=crowded)
 
@@ -75,7 +75,7 @@ def train(options: Options) -> Run:
         return metrics
 
     def act(obs: Tensor) -> Tensor:
-        return learner.act(obs, told.values)
+        return learner.act(obs, returns.values)
 
     update: Callable[[], Metrics] = eager
     policy.greedy = lambda: actions_for(act, replay.stacks())
@@ -103,7 +103,7 @@ def train(options: Options) -> Run:
                 learner.center_frames(replay.mean_frame())  # nothing without --center-frames
             if due:
                 with run.timed("refresh"):
-                    told.refresh(learner.acting_values)  # nothing without --refresh-env-steps
+                    returns.refresh(learner.acting_values)  # nothing without --refresh-env-steps
             for env_step in due:
                 with run.timed("update"):
                     resets.before(run.updates, learner, replay.windows)  # nothing unless it is asked for
@@ -114,7 +114,7 @@ def train(options: Options) -> Run:
             with run.timed("emulator"):
                 step = games.recv()
             with run.timed("replay"):
-                told.note()
+                returns.note()
                 replay.add(actions, step)
             run.played_vector(step, policy_lag=run.updates - updates, epsilon=epsilon[-1])
             if run.updates and diagnostics.due(run.env_steps):

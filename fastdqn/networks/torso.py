@@ -33,7 +33,7 @@ DATA_EFFICIENT = Size("DER", ((32, 5, 5), (64, 5, 5)), 256, 36)
 DOPAMINE = Size("Dopamine", NATURE.convs, 512, 36, padded=True, shared=True)
 """google/dopamine's FullRainbowNetwork (Agarwal et al. 2021): Nature's with zeros around, which keep more places."""
 TILES = Size("tiles", ((32, 4, 4), (64, 3, 3)), 256, 36, shared=True)
-"""Convolutions that read every pixel once, as DER's, but all of 84x84 and with 49 places left; a quarter of Dopamine's
+"""Convolutions that read every pixel once, as DER's, but all of 84x84 and with 49 places left; a sixth of Dopamine's
 arithmetic, in products of large matrices."""
 SIZES = {size.name.lower(): size for size in (NATURE, NARROW, DATA_EFFICIENT, DOPAMINE, TILES)}
 

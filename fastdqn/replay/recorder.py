@@ -10,42 +10,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fastdqn.replay.prioritized import DeviceReplay, PrioritizedReplay
-from fastdqn.replay.returns import ReturnReplay
+from fastdqn.replay.prioritized import DeviceReplay
 from fastdqn.replay.ring import FrameReplay
+from fastdqn.replay.stored_returns import StoredReturns
 from fastdqn.states import copied
 from fastdqn.types import Frame, VectorStep
-
-
-class Told:
-    """What a replay with lambda-returns wants to be told; nothing for another.
-
-    Args:
-        replay: that is learnt from.
-    """
-
-    def __init__(self, replay: DeviceReplay) -> None:
-        self._replay = replay
-        frames = replay.frames if isinstance(replay, PrioritizedReplay) else replay
-        self._returns = frames if isinstance(frames, ReturnReplay) else None
-
-    @property
-    def values(self) -> Tensor | None:
-        """Where the largest values of the newest observations are wanted, (N,); None if they are not."""
-        return None if self._returns is None else self._returns.values
-
-    def note(self) -> None:
-        """Keep `values` as those of the observations stored last; to be called before the step that follows them."""
-        if self._returns is not None:
-            self._returns.note()
-
-    def refresh(self, evaluate: Callable[[Tensor], Tensor]) -> None:
-        """Compute stored returns anew, if that is due, by the values (B, A) that `evaluate` gives for (B, C, H, W)."""
-        if self._returns is None or not self._returns.stale:
-            return
-        self._returns.refresh(evaluate)
-        if isinstance(self._replay, PrioritizedReplay):
-            self._replay.renew()
 
 
 class Recorder:
@@ -64,8 +33,8 @@ class Recorder:
 
     def __init__(self, replay: DeviceReplay, shown: FrameReplay, least: int) -> None:
         self.replay = replay
-        self.told = Told(replay)
-        """What the replay wants to be told, but for `note`, which `add` calls."""
+        self.returns = StoredReturns(replay)
+        """Those of the replay; `add` calls `note`."""
         self._shown = shown
         self._least = least
         self._paused = False
@@ -85,7 +54,7 @@ class Recorder:
         """Show what came of the actions (N,) in the newest observations, and store it."""
         self._shown.add(actions, step)
         if self._missed is None:
-            self.told.note()
+            self.returns.note()
         if self._paused and len(self.replay) >= self._least:
             self._missed = step.frames.copy()
             return
@@ -95,7 +64,7 @@ class Recorder:
             nothing = np.zeros(len(everyone), np.float32)
             self.replay.add(actions, VectorStep(self._missed, nothing, ~everyone, ~everyone, everyone, ()))
             self._missed = None
-            self.told.note()
+            self.returns.note()
         self.replay.add(actions, step)
 
     def stacks(self) -> Tensor:

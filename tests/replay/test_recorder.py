@@ -122,7 +122,7 @@ def test_each_observation_keeps_the_value_that_was_given_to_it_also_around_a_pau
     replay = ReturnReplay(0.9, 5, None, ROWS * ENVS, ENVS, (SIDE, SIDE), 4, GAMMA, CPU, 0)
     recorder = Recorder(replay, few_rows(ENVS, (4, SIDE, SIDE), CPU), ENVS)
     recorder.reset(frames(0))
-    values = recorder.told.values
+    values = recorder.returns.values
     assert values is not None
 
     def play(times: range) -> None:
@@ -158,8 +158,8 @@ def test_a_block_that_ends_as_a_pause_begins_is_drawn_from_later_resumed_or_not(
 
     def play(recorder: Recorder, times: range) -> None:
         for time in times:
-            assert recorder.told.values is not None
-            recorder.told.values.fill_(float(time))
+            assert recorder.returns.values is not None
+            recorder.returns.values.fill_(float(time))
             recorder.add(*step(time))
 
     (whole, first), (again, second) = made(), made()

@@ -17,9 +17,9 @@ from fastdqn.options.resets import ResetOptions
 from fastdqn.options.run import RunOptions
 from fastdqn.replay import returns as returns_module
 from fastdqn.replay.prioritized import PrioritizedReplay
-from fastdqn.replay.recorder import Told
 from fastdqn.replay.returns import ReturnReplay
 from fastdqn.replay.ring import FrameReplay
+from fastdqn.replay.stored_returns import StoredReturns
 from fastdqn.types import VectorStep
 from tests.helpers.checkpoints import through_a_file
 
@@ -239,7 +239,7 @@ def test_a_refresh_computes_all_returns_anew(count: int, monkeypatch: pytest.Mon
 
 def test_without_returns_there_is_nothing_to_refresh() -> None:
     frames = FrameReplay(60, 3, (6, 6), 2, 1, GAMMA, CPU, 0)
-    Told(frames).refresh(pytest.fail)
+    StoredReturns(frames).refresh(pytest.fail)
     replay = PrioritizedReplay(frames)
     before = replay.priorities.leaves().clone()
     replay.renew()
