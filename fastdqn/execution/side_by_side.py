@@ -120,10 +120,10 @@ class SeveralGradients(NothingUnfinished):
         """Return the actions (N,) for (N, C, H, W), in each thread those of some of the games; write their values to
         `largest`, (N,), if it is given.
         """
+        self.learner.draw_acting_noise()
         count = self._acting.count
         if count == 1:
-            return self.learner.act(obs, largest)
-        self.learner.draw_acting_noise()
+            return self.learner.greedy(obs, largest)
         parts = obs.chunk(count)
         places = [None] * len(parts) if largest is None else largest.chunk(count)
         pieces = [partial(self.learner.greedy, part, place) for part, place in zip(parts, places, strict=True)]
