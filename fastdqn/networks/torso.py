@@ -147,10 +147,10 @@ class Torso(nn.Module):
         """
         kind = arithmetic_on(obs.device)
         if self._in_tiles(obs):
-            tiles = tiled(obs, self._sides)
+            tiles = tiled(obs, self._sides).to(kind)  # bf16 has every byte
             if self.mean_frame is not None:
-                tiles = tiles - tiled(self.mean_frame.expand(1, obs.shape[1], -1, -1), self._sides)
-            return tiles.to(kind)
+                tiles -= tiled(self.mean_frame.to(kind).expand(1, obs.shape[1], -1, -1), self._sides)
+            return tiles
         pixels = obs.to(kind, copy=True, memory_format=self.layout)  # bf16 has every byte
         if self.mean_frame is None:
             return pixels.mul_(self._scale)
