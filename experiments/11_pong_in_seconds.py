@@ -8,9 +8,9 @@ the replay, and the schedules of epsilon, step size and beta stand still.
 
 The rest is settings (the agent pong-fast, and fastdqn/options/presets.py). On a CPU it learns lambda-returns of the
 values that an average of the weights gave while it played, all computed anew now and then, so that no target network is
-asked; four samples for each env step, drawn by priority from the newest 49,152 env steps; and a network of tiles, with
-less than a third of the arithmetic of Nature's. On a GPU, where samples are cheap, it learns 5-step returns from 16 of
-them, with Nature's network and a target network. Both have centered frames and a step size that falls.
+asked; two samples for each env step, drawn by priority from the newest 49,152 env steps. On a GPU, where samples are
+cheap, it learns 5-step returns from 16 of them, with a target network. Both have centered frames and a step size that
+falls.
 
 Differs from 10: the freeze trial; presets, one for each kind of machine (--device is auto).
 """

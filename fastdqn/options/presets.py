@@ -72,9 +72,9 @@ PRESETS = {
 """The four presets of the 2017 post. 50 million env steps are Nature DQN's 200 million frames."""
 
 _CPU: Changes = {
-    "dqn": {"replay_size": 49_152, "batch_size": 4, "n_step": 1, "learning_rate": 7e-4, "epsilon_decay": 50_000},
+    "dqn": {"replay_size": 49_152, "batch_size": 2, "n_step": 1, "learning_rate": 7e-4},
     "parts": {"prioritized": True, "importance_exponent": 0.0, "importance_final": 0.0, "priority_floor": 1e-3},
-    "agent": {"network": "tiles", "target_average": 0.01, "act_with": "target"},
+    "agent": {"target_average": 0.01, "act_with": "target"},
     "returns": {"trace_decay": 0.8, "refresh_env_steps": 16_384},
     "freeze": {"freeze_share": 0.88, "freeze_slack": 0.06},
 }
