@@ -44,6 +44,7 @@ from torch import Tensor
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # where bench is, if this file is run
 
 from bench.fps import exit_code
+from bench.lists import numbers, whole_numbers
 from fastdqn import process
 from fastdqn.cli.parser import parsed
 from fastdqn.errors import UserError
@@ -160,33 +161,6 @@ def _free_port() -> int:
         return int(server.getsockname()[1])
 
 
-def numbers(said: str, option: str) -> list[int]:
-    """Return the whole numbers that an option lists.
-
-    Raises:
-        UserError: it lists something else.
-    """
-    words = [word.strip() for word in said.split(",")]
-    if not all(word.isdecimal() and int(word) > 0 for word in words):
-        raise UserError(f"{option} must be whole numbers above 0, separated by commas, not {said}.")
-    return [int(word) for word in words]
-
-
-def megabytes(said: str) -> list[float]:
-    """Return the sizes that --mbytes lists, in bytes.
-
-    Raises:
-        UserError: it lists something else.
-    """
-    try:
-        sizes = [1e6 * float(word) for word in said.split(",")]
-    except ValueError:
-        sizes = []
-    if not sizes or not all(0.0 < size < math.inf for size in sizes):
-        raise UserError(f"--mbytes must be numbers above 0, separated by commas, not {said}.")
-    return sizes
-
-
 def computing_of(path: Path) -> tuple[str, float]:
     """Return what the first row in JSON lines of bench/fps.py is called, and its seconds for each update.
 
@@ -219,11 +193,11 @@ def table(link: Link, sizes: Sequence[float], computing: float) -> list[str]:
 
 
 def bench(options: ScalingOptions) -> int:
-    ranks = numbers(options.ranks, "--ranks")
+    ranks = whole_numbers(options.ranks, "--ranks")
     update_ms = 1.0 if options.update_ms is None else options.update_ms
     if min(ranks) < 2 or options.repeats < 1 or not 0.0 < update_ms < math.inf:
         raise UserError("--ranks must be at least 2, --repeats at least 1, and --update-ms a number above 0.")
-    sizes = megabytes(options.mbytes)
+    sizes = [1e6 * size for size in numbers(options.mbytes, "--mbytes")]
     alone = None if options.update_ms is None else ("", options.update_ms / 1000.0)
     if options.fps is not None:
         if alone is not None:

@@ -34,7 +34,7 @@ from rich.console import Console
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # where bench is, if this file is run
 
 from bench.fps import exit_code
-from bench.scaling import numbers
+from bench.lists import names, whole_numbers
 from fastdqn import process
 from fastdqn.cli.parser import parsed
 from fastdqn.cli.watch import Watch, watch
@@ -112,8 +112,8 @@ def sizes_of(name: str, options: SpeedupOptions) -> list[dict[str, int]]:
     algorithm = ALGORITHMS[name]
     published = published_changes(algorithm.game, 1, name == "sac")[algorithm.group]["batch_size"]
     usual = PPOOptions().hidden if name == "ppo" else SACOptions().hidden
-    batches = numbers(options.batch_sizes, "--batch-sizes") if options.batch_sizes else [published]
-    units = numbers(options.hidden, "--hidden") if options.hidden else [usual]
+    batches = whole_numbers(options.batch_sizes, "--batch-sizes") if options.batch_sizes else [published]
+    units = whole_numbers(options.hidden, "--hidden") if options.hidden else [usual]
     return [{"batch_size": batch, "hidden": hidden} for batch, hidden in itertools.product(batches, units)]
 
 
@@ -123,7 +123,7 @@ def worlds_of(options: SpeedupOptions) -> list[int]:
     Raises:
         UserError: they are no numbers.
     """
-    return sorted({1, *numbers(options.worlds, "--worlds")})
+    return sorted({1, *whole_numbers(options.worlds, "--worlds")})
 
 
 def planned(options: SpeedupOptions) -> Iterator[tuple[str, dict[str, int], int]]:
@@ -132,13 +132,11 @@ def planned(options: SpeedupOptions) -> Iterator[tuple[str, dict[str, int], int]
     Raises:
         UserError: an option makes no sense.
     """
-    names = [name.strip() for name in options.only.split(",")]
-    if unknown := [name for name in names if name not in ALGORITHMS]:
-        raise UserError(f"--only {unknown[0]}: there is no such algorithm here; there are {', '.join(ALGORITHMS)}.")
+    algorithms = names(options.only, "--only", ALGORITHMS, "algorithm here")
     given = [size for size in (options.threads, options.env_steps, options.rollout_steps) if size is not None]
     if min(given) < 1:
         raise UserError("--threads, --env-steps and --rollout-steps must be at least 1.")
-    for name in names:
+    for name in algorithms:
         for varied in sizes_of(name, options):
             yield from ((name, varied, world) for world in (PLAIN, *worlds_of(options)))
 

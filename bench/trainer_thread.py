@@ -15,7 +15,6 @@ import startup  # noqa: F401 - first: Ctrl-C during the imports below
 
 import dataclasses
 import json
-import math
 import statistics
 import subprocess
 import sys
@@ -30,6 +29,7 @@ from rich.console import Console
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # where bench is, if this file is run
 
 from bench.fps import exit_code, steady_state
+from bench.lists import names, numbers
 from bench.paced import WORK, amount_for
 from fastdqn import process
 from fastdqn.cli.parser import parsed
@@ -79,13 +79,7 @@ def cases(steps_per_update: str) -> list[Case]:
         UserError: a pace is no number above 0.
     """
     found: list[Case] = []
-    for each in steps_per_update.split(","):
-        try:
-            every = float(each)
-        except ValueError:
-            every = 0.0
-        if not 0.0 < every < math.inf:
-            raise UserError(f"--steps-per-update {each.strip()}: it must be a number above 0, or several with commas.")
+    for every in numbers(steps_per_update, "--steps-per-update"):
         words = ("--algorithm", "sac", "--steps-per-update", f"{every:g}", "--replay-initial", "300")
         found.append(Case("sac", "Pendulum-v1", 1, words, every))
     return [*found, Case("ppo", "CartPole-v1", 8, ("--algorithm", "ppo"))]
@@ -122,9 +116,7 @@ def time_form(work: str, amount: float, case: Case, form: tuple[str, ...], optio
 
 
 def bench(options: ThreadOptions) -> int:
-    kinds = [kind.strip() for kind in options.only.split(",")] if options.only else list(WORK)
-    if unknown := [kind for kind in kinds if kind not in WORK]:
-        raise UserError(f"--only {unknown[0]}: there is no such kind; there are {', '.join(WORK)}.")
+    kinds = names(options.only, "--only", WORK, "kind") if options.only else list(WORK)
     if options.repeats < 1 or options.seconds <= 0 or options.warmup < 0 or options.milliseconds < 0:
         raise UserError(
             "--repeats must be at least 1, --seconds more than 0, --warmup and --milliseconds not negative."

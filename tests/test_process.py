@@ -8,13 +8,13 @@ import ast
 import importlib.metadata
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.helpers.marks import posix_signals
 from tests.helpers.scripts import ROOT, SHORT, only_run
 
 
@@ -88,7 +88,7 @@ print("too late", flush=True)
 """Gets Ctrl-C in the middle of what is not to be interrupted."""
 
 
-@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="needs POSIX signals")
+@posix_signals
 def test_no_child_is_left_half_started() -> None:
     """Whichever thread the system gives a signal to, it counts once the child is there."""
     words = [sys.executable, "-c", HELD]

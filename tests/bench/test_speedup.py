@@ -12,7 +12,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from bench import scaling, speedup
-from bench.scaling import Link, ScalingOptions, all_reduce_seconds, fitted, numbers, speed_up, table
+from bench.scaling import Link, ScalingOptions, all_reduce_seconds, fitted, speed_up, table
 from bench.speedup import (
     PLAIN,
     SpeedupOptions,
@@ -189,7 +189,6 @@ def test_all_reduces_of_an_update_add_up() -> None:
     lines = table(link, [1e6, 1e6, 1e6], 9e-3)
     assert lines[0] == "on paper, updates of 9.00 ms alone and gradients of 1 and 1 and 1 MB:"
     assert "| 2 | 9.00 | 1.00 | 50% |" in lines
-    assert scaling.megabytes("0.5, 4e-6") == [5e5, 4.0]
 
 
 def test_an_update_takes_as_long_as_was_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -235,4 +234,3 @@ def test_latency_and_bandwidth_are_found_again() -> None:
 def test_mistakes_are_one_sentence(options: dict[str, object]) -> None:
     with pytest.raises(UserError, match=r"^--.*\.$"):
         bench(SpeedupOptions(**options))  # type: ignore[arg-type]
-    assert numbers("1, 2", "--worlds") == [1, 2]

@@ -45,5 +45,5 @@ def test_each_pace_is_a_row_of_the_table(
 
 @pytest.mark.parametrize("paces", ["", "0", "1,x", "-1", "inf", "nan"])
 def test_a_pace_that_is_none_is_one_sentence(paces: str) -> None:
-    with pytest.raises(UserError, match=r"^--steps-per-update .*: it must be a number above 0, or several with commas"):
+    with pytest.raises(UserError, match=r"^--steps-per-update must be numbers above 0, separated by commas, not .*\.$"):
         cases(paces)

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.marks import posix_signals
 from tests.helpers.scripts import CREWS, Started, only_run, started, summary
 
-pytestmark = pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="needs POSIX signals")
+pytestmark = posix_signals
 
 LONG = ("--max-env-steps", "None", "--stop-score", "None", "--players", "2", "--num-envs", "2")
 CART = ("--game", "CartPole-v1", *LONG)

@@ -18,9 +18,10 @@ import pytest
 import torch
 
 from fastdqn.cli import scripts
+from tests.helpers.marks import posix_signals
 from tests.helpers.scripts import ROOT, Started, command, loaded, only_run, started, summary
 
-pytestmark = pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="needs POSIX signals")
+pytestmark = posix_signals
 
 LONG = (
     *("--game", "tests.helpers.toys:Counter", "--max-env-steps", "None", "--batch-size", "8", "--stop-score", "None"),

@@ -20,10 +20,11 @@ import pytest
 
 from fastdqn.execution.exchange import dist
 from tests.helpers import forks
+from tests.helpers.marks import posix_signals
 from tests.helpers.ranks import environment
 from tests.helpers.scripts import CATCH, ROOT, Started, command, only_run, records, started, summary
 
-pytestmark = pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="needs POSIX signals")
+pytestmark = posix_signals
 
 ENDLESS = ("--max-env-steps", "None", "--stop-score", "None", "--threads", "1", "--checkpoint-env-steps", "100")
 SMALL = ("--num-envs", "2", "--rollout-steps", "16", "--batch-size", "16", "--epochs", "2")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from fastdqn.cli.evaluate import Evaluate
 from fastdqn.cli.evaluate import evaluate as evaluate_runs
 from fastdqn.execution.session_crew import Sessions
 from tests.helpers.control import Reach, registered
+from tests.helpers.marks import posix_signals
 from tests.helpers.resuming import FEW, QUIET, resume
 from tests.helpers.scripts import SESSIONS, fastdqn_says, only_run, records, started, summary, train
 from tests.helpers.sessions import session_of_reach
@@ -53,7 +53,7 @@ def test_sessions_that_did_not_stand_count_on_from_where_they_were(
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="needs POSIX signals")
+@posix_signals
 def test_ctrl_c_while_a_session_is_stopped(tmp_path: Path) -> None:
     with started(SESSIONS, tmp_path, *TWO, "--max-env-steps", "None", "--stop-score", "None") as run:
         run.wait_until(lambda: run.updates() > 3)

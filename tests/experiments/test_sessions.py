@@ -13,6 +13,7 @@ import pytest
 
 from fastdqn.errors import UserError
 from fastdqn.runs.checkpoint import newest, read
+from tests.helpers.marks import posix_signals
 from tests.helpers.outcomes import learnt_by_any_script
 from tests.helpers.resuming import FEW, resume
 from tests.helpers.scripts import (
@@ -30,7 +31,6 @@ from tests.helpers.scripts import (
 TWO = (*FEW, "--sessions", "2")
 ONE_QUICK = ["none", pytest.param("shared", marks=pytest.mark.slow), "synced"]
 LONG = (*TWO, "--max-env-steps", "None", "--stop-score", "None")
-posix = pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="needs POSIX signals")
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +124,7 @@ def reach(run: Started) -> None:
     run.wait_until(lambda: run.updates() > 3)
 
 
-@posix
+@posix_signals
 @pytest.mark.parametrize("presses", [1, 2])
 @pytest.mark.slow
 def test_ctrl_c(tmp_path: Path, presses: int) -> None:
@@ -144,7 +144,7 @@ def test_ctrl_c(tmp_path: Path, presses: int) -> None:
         assert "the games continue where they were" in said
 
 
-@posix
+@posix_signals
 def test_kill_9_of_a_session(tmp_path: Path) -> None:
     with started(SESSIONS, tmp_path, *LONG) as run:
         reach(run)
@@ -156,7 +156,7 @@ def test_kill_9_of_a_session(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@posix
+@posix_signals
 def test_kill_9_of_the_process_that_counts(tmp_path: Path) -> None:
     with started(SESSIONS, tmp_path, *LONG) as run:
         reach(run)
@@ -166,7 +166,7 @@ def test_kill_9_of_the_process_that_counts(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@posix
+@posix_signals
 def test_a_session_that_hangs_ends_the_run(tmp_path: Path) -> None:
     with started(SESSIONS, tmp_path, *LONG, "--session-timeout", "12") as run:
         reach(run)
@@ -177,7 +177,7 @@ def test_a_session_that_hangs_ends_the_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@posix
+@posix_signals
 def test_weights_that_are_no_numbers_end_the_run(tmp_path: Path) -> None:
     """A learning rate that overflows: weights or a loss are no finite numbers any more."""
     with started(SESSIONS, tmp_path, *LONG, "--learning-rate", "1e30") as run:

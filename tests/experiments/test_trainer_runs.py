@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import signal
 import threading
 import time
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from fastdqn.options import TrainerOptions
 from fastdqn.runs.checkpoint import checkpoints_in
 from fastdqn.runs.run import Run
 from tests.helpers.control import Reach, registered
+from tests.helpers.marks import posix_signals
 from tests.helpers.outcomes import learnt_by_any_script, weights_of
 from tests.helpers.resuming import FEW, QUIET, resume
 from tests.helpers.scripts import (
@@ -44,7 +44,6 @@ PPO = ("--algorithm", "ppo", *QUIET, "--num-envs", "3", "--rollout-steps", "16",
 OF_A_ROLLOUT = 6
 """Updates: 48 rows, of which at most 6 are resets, make 3 batches."""
 DECAY = ("--learning-rate-decay", "600")
-posix = pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="needs POSIX signals")
 
 
 def watched(monkeypatch: pytest.MonkeyPatch, before: Callable[[int], None]) -> list[dict[str, bytes]]:
@@ -145,7 +144,7 @@ def test_33_without_its_replay_makes_no_burst(tmp_path: Path) -> None:
     assert summary(run)["updates"] == 41 + 41
 
 
-@posix
+@posix_signals
 def test_ctrl_c_of_33(tmp_path: Path) -> None:
     with started(BESIDE, tmp_path, *THREAD, "--max-env-steps", "None", "--stop-score", "None") as run:
         run.wait_until(lambda: run.updates() > 3)

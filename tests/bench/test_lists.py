@@ -1,0 +1,27 @@
+"""Options that list several words."""
+
+import pytest
+
+from bench.lists import names, numbers, whole_numbers
+from fastdqn.errors import UserError
+
+
+def test_lists() -> None:
+    assert names("sac, ppo", "--only", ("ppo", "sac"), "algorithm") == ["sac", "ppo"]
+    assert whole_numbers("1, 2", "--worlds") == [1, 2]
+    assert numbers("0.5, 4e-6", "--mbytes") == [0.5, 4e-6]
+
+
+@pytest.mark.parametrize("said", ["", "0", "1,x", "-1", "1,,2"])
+def test_what_is_no_list_is_one_sentence(said: str) -> None:
+    for read in (numbers, whole_numbers):
+        with pytest.raises(UserError, match=rf"^--these must be .*above 0, separated by commas, not {said}\.$"):
+            read(said, "--these")
+    with pytest.raises(UserError, match=r"^--these .*: there is no such kind; there are one, two\.$"):
+        names(said, "--these", ("one", "two"), "kind")
+
+
+@pytest.mark.parametrize("said", ["inf", "nan", "1e999"])
+def test_a_number_is_finite(said: str) -> None:
+    with pytest.raises(UserError, match="above 0"):
+        numbers(said, "--these")
