@@ -21,8 +21,9 @@ import pytest
 
 from fastdqn.cli.rehearsal import mistakes
 from fastdqn.errors import UserError
+from fastdqn.tools.sweep.jobs import Job, words_of
 from fastdqn.tools.sweep.local import slots_of
-from fastdqn.tools.sweep.plan import Axes, atari_26, axes_of, said_by, tasks_of
+from fastdqn.tools.sweep.plan import Axes, Task, atari_26, axes_of, said_by, tasks_of
 from fastdqn.tools.sweep.results import read_result
 from fastdqn.tools.sweep.show import duration, left_of
 from tests.helpers.scripts import ROOT, fastdqn_says
@@ -121,6 +122,18 @@ def test_slots(monkeypatch: pytest.MonkeyPatch) -> None:
     assert slots_of(None, 2) == [(3, 5), (6, 8)]
     assert slots_of(1, 1) == [(3,)]
     assert slots_of(5, 1)[-1] == (3,)  # more runs than cores
+
+
+@pytest.mark.parametrize(
+    ("said", "cores", "told"),
+    [((), 2, ["--threads", "2"]), (("--threads", "1"), 2, []), (("--threads=1",), 2, []), ((), (0, 3), [])],
+)
+def test_a_run_that_is_bound_to_no_cores_is_told_its_threads(
+    said: tuple[str, ...], cores: int | tuple[int, ...], told: list[str]
+) -> None:
+    """PyTorch would take all cores of a machine of a cluster, in each of its runs."""
+    job = Job("fake", Path(FAKE), Task("pong-0", {}, ("--game", "pong", *said)), Path("there"), False)
+    assert words_of(job, ["--resume"], cores) == ["--game", "pong", *said, "--resume", "--runs-dir", "there", *told]
 
 
 def test_a_sweep_ends_each_run_once(tmp_path: Path) -> None:

@@ -178,9 +178,21 @@ def _ended(folder: Path) -> Path | None:
     return None
 
 
+def words_of(job: Job, more: Sequence[str], cores: Sequence[int] | int) -> list[str]:
+    """Return the words of a job's command line, its attempt's `more` among them.
+
+    One that is bound to no cores is told its number of threads, unless the sweep says it; all else would take those of
+    the whole machine.
+    """
+    words = [*job.task.words, *more, "--runs-dir", str(job.folder)]
+    if isinstance(cores, int) and not any(word.split("=")[0] == "--threads" for word in words):
+        words += ["--threads", str(cores)]
+    return words
+
+
 def _run(job: Job, more: Sequence[str], cores: Sequence[int] | int, stopping: Callable[[], bool]) -> int:
     """Start a worker, wait for its end, and return its exit code."""
-    words = [*job.task.words, *more, "--runs-dir", str(job.folder)]
+    words = words_of(job, more, cores)
     command = [sys.executable, "-m", WORKER, str(os.getpid()), str(job.folder), str(job.path), *words]
     environment = {**os.environ, **dict.fromkeys(_THREADS, str(_number(cores))), "PYTHONUNBUFFERED": "1"}
     with (job.folder / OUTPUT).open("ab") as output, _bound_to(cores):
