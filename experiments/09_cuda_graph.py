@@ -6,8 +6,9 @@ often as updates are due, between send and recv; acting is a second graph. bf16 
 Adam. On the CPU the same update runs without a graph, in the fastest form that was measured, and in one thread while
 other processes want the cores (fastdqn/execution/threads.py).
 
-Differs from 08: how the arithmetic is carried out, not what is computed. (Three options that change what is learnt live
-here, off unless asked for: --center-frames, --frame-scale, --final-learning-rate; the agent pong-fast asks for them.)
+Differs from 08: how the arithmetic is carried out, not what is computed. (Options that change what is learnt live
+here, too, off unless asked for: --center-frames, --frame-scale and --final-learning-rate, for which the agent pong-fast
+asks, --random-shift and --random-intensity.)
 With --processes several ranks play and update by the mean of their gradients, as in 41; without the graphs, into which
 what they say to each other does not fit.
 """

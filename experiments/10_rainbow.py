@@ -2,9 +2,9 @@
 
 The idea: every part of Rainbow is a choice made before the loop begins. `--variant` names one of dqn, n-step, double,
 noisy, prioritized, dueling, distributional and rainbow; --double, --n-step, --noisy, --prioritized, --dueling and
---distributional mix them as one likes, and --no-... takes one out. Priorities live on the device and are drawn from and
-written back inside the same graph as the update. `--variant all` runs the eight one after the other, each for as many
---seeds as asked for, and draws their learning curves into one picture.
+--distributional mix them as one likes, and --no-... (--n-step 1) takes one out. Priorities live on the device and are
+drawn from and written back inside the same graph as the update. `--variant all` runs the eight one after the other,
+each for as many --seeds as asked for, and draws their learning curves into one picture.
 
 Differs from 09: what is learnt, with other parts than dqn; several gradients may be computed side by side on a CPU.
 --variant dqn learns exactly what 09 learns.

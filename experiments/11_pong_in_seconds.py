@@ -12,7 +12,7 @@ asked; two samples for each env step, drawn by priority from the newest 49,152 e
 cheap, it learns 5-step returns from 16 of them, with a target network. Both have centered frames and a step size that
 falls.
 
-Differs from 10: the freeze trial; presets, one for each kind of machine (--device is auto).
+Differs from 10: the freeze trial; lambda-returns; presets, one for each kind of machine (--device is auto).
 """
 
 import startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports below

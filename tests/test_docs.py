@@ -39,6 +39,7 @@ def test_the_worked_example_learns() -> None:
     by_hand = sum((goal - q) ** 2 for goal, q in zip(goals, value.tolist(), strict=True)) / 8
     assert any(g > 0 for g in returns)
     assert any(g < 0 for g in returns)
+    assert learner.objective.values(torch.tensor([[-3.0, 0.0, 1.0]])).tolist() == [[-15.0, 0.0, 3.0]]  # of returns
     assert learner.update(batch).scalars["loss"].item() == pytest.approx(by_hand, rel=1e-5)
 
 

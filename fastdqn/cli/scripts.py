@@ -118,7 +118,7 @@ def parse(
     if resume is not None:
         options = _resumed(options_type, description, words, resume, script, [kind for kind, _ in others.values()])
         check(options)
-        return options
+        return _with_stop_score(options, words)
     if _flag("resume-previous", words, False):
         raise UserError("--resume-previous goes with --resume, which names the run.")
     options_type, game = others.get(_value_of("--algorithm", words) or "", (options_type, game))

@@ -188,7 +188,8 @@ class PlayersOptions:
     """Player processes; by default 4, and no more than there are cores."""
     synchronous: bool = False
     """Players wait until the update is made that their samples go into. One player then repeats the run of a single
-    process, and any number of players repeats itself; without it nobody waits, and no run is like another."""
+    process, and more of them repeat themselves, whose number must divide what an update is made of; without it nobody
+    waits, and no run is like another."""
 
     def check(self) -> None:
         """Raise UserError for a value out of range."""
@@ -205,8 +206,8 @@ class PlayersOptions:
             return max(n for n in range(1, most + 1) if not self.synchronous or shares % n == 0)
         if self.synchronous and shares % self.players:
             raise UserError(
-                f"--synchronous needs as much of an update from each player, but {shares} cannot be shared out among "
-                f"--players {self.players}; let one be a multiple of the other."
+                f"--synchronous needs as much of an update from each player, but {shares} cannot be shared out evenly "
+                f"among --players {self.players}; give a number that divides {shares}."
             )
         return self.players
 

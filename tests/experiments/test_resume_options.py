@@ -57,6 +57,13 @@ def test_what_changes_nothing_that_is_learnt_may_change(stopped_run: Path) -> No
     assert latest.dqn == options.dqn
 
 
+def test_a_stop_score_for_which_no_game_would_count_is_refused(tmp_path: Path) -> None:
+    run = train(SCRIPT, tmp_path, *VECTOR, "--max-env-steps", "90", "--epsilon-final", "0.01")
+    with pytest.raises(UserError, match=r"--stop-score 7 .* --epsilon-final is 0\.01; raise it"):
+        parse(SCRIPT, "--resume", str(run), "--stop-score", "7")
+    assert parse(SCRIPT, "--resume", str(run)).run.stop_score is None
+
+
 def test_code_is_not_loaded_because_a_checkpoint_names_it(tmp_path: Path) -> None:
     run = train(SCRIPT, tmp_path, *VECTOR, "--game", TOY_CATCH, "--max-env-steps", "90")
     for words in ((), ("--game", "pong"), ("--game", "tests.helpers.toys:Counter")):

@@ -98,7 +98,9 @@ def test_at_most_one_player_a_core(monkeypatch: pytest.MonkeyPatch, cores: int, 
 
 def test_players_that_wait_share_an_update_out() -> None:
     assert PlayersOptions(players=2, synchronous=True).with_number(8, 4) == 2
-    with pytest.raises(UserError, match="4 cannot be shared out among --players 3"):
+    with pytest.raises(
+        UserError, match="4 cannot be shared out evenly among --players 3; give a number that divides 4"
+    ):
         parse("21_a3c_data", "--synchronous", "--players", "3")
     assert parse("21_a3c_data", "--players", "3").players.players == 3
 
