@@ -181,8 +181,8 @@ def _ended(folder: Path) -> Path | None:
 def words_of(job: Job, more: Sequence[str], cores: Sequence[int] | int) -> list[str]:
     """Return the words of a job's command line, its attempt's `more` among them.
 
-    One that is bound to no cores is told its number of threads, unless the sweep says it; all else would take those of
-    the whole machine.
+    One that is bound to no cores is told how many threads to take, unless the sweep says it: by itself it would take as
+    many as its machine has cores.
     """
     words = [*job.task.words, *more, "--runs-dir", str(job.folder)]
     if isinstance(cores, int) and not any(word.split("=")[0] == "--threads" for word in words):
