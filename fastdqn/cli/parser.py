@@ -102,7 +102,7 @@ def _unknown(unknown: Sequence[str], command: Any) -> str:
     if known is not None:
         return known
     if first.startswith("--no-") and f"--{first[5:]}" in flags:
-        return f"There is no option {first}; --{first[5:]} takes a value."
+        return f"There is no option {first}, only --{first[5:]}."
     meant = difflib.get_close_matches(first, [*flags, *(f"--no-{flag[2:]}" for flag in flags)], n=1, cutoff=0.75)
     hint = f"did you mean {meant[0]}?" if meant else "--help lists all options."
     return f"Unrecognized options: {', '.join(unknown)}; {hint}"

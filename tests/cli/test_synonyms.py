@@ -56,7 +56,7 @@ def test_what_some_scripts_alone_have_is_said_of_all_of_them(flag: str) -> None:
         (("--tau", "0.1"), "calls it --target-average, which this command does not have."),
         (("--learning-rat", "1e-4"), "Unrecognized options: --learning-rat, 1e-4; did you mean --learning-rate?"),
         (("--no-chekpoints",), "did you mean --no-checkpoints?"),
-        (("--no-n-step",), "There is no option --no-n-step; --n-step takes a value."),
+        (("--no-n-step",), "There is no option --no-n-step, only --n-step."),
         (("--moon", "3", "--seed", "1"), "Unrecognized options: --moon, 3; --help lists all options."),
         (("pong",), "Unrecognized options: pong; --help lists all options."),
     ],

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from fastdqn.networks.tiles import tiled
 from fastdqn.networks.torso import DATA_EFFICIENT, DOPAMINE, NATURE, TILES, Size, Torso, use_channels_last
 from tests.helpers.learners import network, random_batch
 
@@ -54,6 +55,20 @@ def test_centred_bytes_are_rounded_once_to_bf16_and_their_mean_before() -> None:
     torso.center_frames(whole.float())
     with torch.autocast("cpu", torch.bfloat16):
         assert torch.equal(torso.pixels(obs), ((obs.double() - whole) / 64.0).bfloat16())  # bf16 has them all
+
+
+def test_centred_tiles_are_rounded_as_frames_are_but_not_scaled() -> None:
+    obs = random_batch(2).obs
+    torso = Torso(frame_scale=64.0, center_frames=True, size=TILES)
+    use_channels_last(torso)
+    mean = torch.linspace(0.0, 255.0, 84 * 84).view(84, 84)
+    torso.center_frames(mean)
+    exact = tiled(obs.float() - mean, (4, 3))
+    torch.testing.assert_close(torso.pixels(obs), exact)
+    with torch.autocast("cpu", torch.bfloat16):
+        pixels = torso.pixels(obs)
+    assert pixels.dtype == torch.bfloat16
+    assert bool(((pixels - exact).abs() <= (exact.abs() + tiled(mean.expand(1, 4, -1, -1), (4, 3))) / 2**8).all())
 
 
 @pytest.mark.parametrize("center", [False, True])

@@ -184,8 +184,10 @@ def words_of(job: Job, more: Sequence[str], cores: Sequence[int] | int) -> list[
     One that is bound to no cores is told how many threads to take, unless the sweep says it: by itself it would take as
     many as its machine has cores.
     """
+    from fastdqn.tools.sweep.plan import said_by
+
     words = [*job.task.words, *more, "--runs-dir", str(job.folder)]
-    if isinstance(cores, int) and not any(word.split("=")[0] == "--threads" for word in words):
+    if isinstance(cores, int) and "threads" not in said_by(job.task.words):
         words += ["--threads", str(cores)]
     return words
 
