@@ -278,7 +278,7 @@ def show(found: Mapping[str, Mapping[str, Any]], console: Console) -> None:
             f"{one['env_steps']:,}",
             f"{one['minutes']:.1f}",
             f"{one['updates_per_s']:.1f}",
-            f"{statistics.fmean(last):,.1f}",
+            f"{statistics.fmean(last):,.1f}" if last else "-",  # no game of training has ended
             f"{statistics.fmean(scores):,.1f} ({error:,.1f})",
         )
     console.print(table)

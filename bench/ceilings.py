@@ -285,6 +285,8 @@ def update_rate(
 def main() -> int:
     try:
         ceiling = parsed(Ceiling, sys.argv[1:], Ceiling(), __doc__ or "")
+        if ceiling.batch_size < 1 or ceiling.seconds <= 0:
+            raise UserError("--batch-size must be at least 1 and --seconds more than 0.")
         options = options_of(ceiling)
         result = env_only(ceiling, options) if ceiling.what == "env" else update_only(ceiling, options)
     except UserError as error:

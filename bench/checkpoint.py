@@ -136,6 +136,8 @@ def main() -> int:
         options = parsed(CheckpointOptions, sys.argv[1:], CheckpointOptions(), __doc__ or "")
         if min(options.played, options.replay_size) < 100 * options.num_envs:
             raise UserError("--played and --replay-size must be at least 100 for each game.")
+        if options.seconds <= 0 or options.repeats < 1:
+            raise UserError("--seconds must be more than 0 and --repeats at least 1.")
         measure(options)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Fingerprints: a hash of what each script of the ladder learns in a short run on the CPU, float32, fixed seed.
+"""Fingerprints: a hash of what each of the scripts 01 to 11 learns in a short run on the CPU, float32, fixed seed.
 
     python bench/fingerprints.py                        this tree
     python bench/fingerprints.py --against ../before    and another one, say a worktree of an older commit
@@ -40,7 +40,7 @@ class FingerprintOptions:
     against: Path | None = None
     """Root of another tree, whose fingerprints must be the same."""
     only: str = ""
-    """Scripts by their numbers, separated by commas; by default all."""
+    """Of 01 to 11, scripts by their numbers, separated by commas; by default all."""
     jobs: int = 2
     """Runs at a time, each in one thread."""
 

@@ -89,13 +89,19 @@ class BenchOptions:
 
 def rows_of(options: BenchOptions) -> list[Row]:
     """Return what is to be timed, in the order of the table."""
-    if not options.sweep:
-        return chosen(options.only)
-    rows = chosen(options.only or "02")
-    if len(rows) != 1:
-        raise UserError("--sweep times one script; name it with --only.")
-    (row,), (name, values) = rows, sweep_values(options.sweep)
-    return [Row(f"{row.label} {name}={value}", row.rung, (*row.extra, f"--{name}", value)) for value in values]
+    rows = chosen(options.only or ("02" if options.sweep else ""))
+    if options.sweep:
+        if len(rows) != 1:
+            raise UserError("--sweep times one script; name it with --only.")
+        (row,), (name, values) = rows, sweep_values(options.sweep)
+        rows = [Row(f"{row.label} {name}={value}", row.rung, (*row.extra, f"--{name}", value)) for value in values]
+    labels = [row.label for row in rows]
+    if twice := [label for label in labels if labels.count(label) > 1]:
+        raise UserError(f"{twice[0]} would be timed twice; leave out what is named twice.")
+    for word in (word for row in rows for word in (*options.extra, *row.extra)):
+        if word == "--game" or word.startswith("--game="):
+            raise UserError("All scripts play one game here: give --game to the bench, before --.")
+    return rows
 
 
 @contextlib.contextmanager
@@ -139,7 +145,7 @@ def time_script(row: Row, options: BenchOptions, device: str) -> dict[str, Any]:
             json.loads((run / f"{name}.json").read_text(encoding="utf-8")) for name in ("summary", "config")
         )
     players, steady = playing(config), steady_state(lines, options.warmup, row.label)
-    steady["batch_size"] //= config.get("ranks", {}).get("processes", 1)  # of each, which they have side by side
+    steady["batch_size"] = round(steady["batch_size"] / config.get("ranks", {}).get("processes", 1))  # of each
     return {
         **steady,
         "players": players,
@@ -180,7 +186,7 @@ def steady_state(lines: list[dict[str, Any]], warmup: float, label: str) -> dict
         "env_steps_per_s": env_steps / seconds,
         "updates_per_s": updates / seconds,
         "samples_per_step": (last["samples"] - first["samples"]) / env_steps,
-        "batch_size": round((last["samples"] - first["samples"]) / updates),
+        "batch_size": (last["samples"] - first["samples"]) / updates,  # of all processes together
         "measured_seconds": seconds,
     }
 
@@ -198,8 +204,13 @@ def time_ceiling(what: str, words: list[str], options: BenchOptions, device: str
 
 
 def ceilings_of(row: Row, trial: dict[str, Any], options: BenchOptions) -> dict[str, tuple[str, ...]]:
-    """Return the words that ask for the two ceilings of a row: what its games and its update do alone."""
+    """Return the words that ask for the two ceilings of a row: what its games and its update do alone.
+
+    None for one with an algorithm or a network that bench/ceilings.py cannot be asked for.
+    """
     words = [part for word in (*options.extra, *row.extra) for part in word.split("=", 1)]
+    if {"--algorithm", "--hidden"} & set(words):
+        return {}
 
     def given(*names: str) -> list[str]:
         return [part for i, word in enumerate(words[:-1]) if word in names for part in words[i : i + 2]]
@@ -254,8 +265,8 @@ def summarise(
                 "env_steps_per_s_all": speeds,
                 "gain_over_previous": median_ratio(speeds, before),
                 "gain_over_first": median_ratio(speeds, first),
-                "share_of_env_only": median_ratio(speeds, ceilings["env", words["env"]]),
-                "share_of_update_only": median_ratio(samples, ceilings["update", words["update"]]),
+                "share_of_env_only": median_ratio(speeds, ceilings["env", words["env"]]) if words else None,
+                "share_of_update_only": median_ratio(samples, ceilings["update", words["update"]]) if words else None,
                 "profile": profile,
             }
         )

@@ -77,7 +77,10 @@ def chosen(only: str) -> list[Row]:
         return [Row(rung.script, rung) for rung in LADDER]
     rows: list[Row] = []
     for part in only.split(","):
-        word, *extra = shlex.split(part) or [""]
+        try:
+            word, *extra = shlex.split(part) or [""]
+        except ValueError as error:
+            raise UserError(f"--only {part.strip()}: a quotation mark has no end.") from error
         found = [rung for rung in LADDER if word and rung.script.startswith(word)]
         if not found:
             raise UserError(f"--only {word}: there is no such script; there are {', '.join(r.script for r in LADDER)}.")

@@ -29,8 +29,8 @@ def print_table(console: Console, lines: list[dict[str, Any]], ceilings: dict[An
             f"{line['gain_over_first']:.2f}",
             f"{line['updates_per_s']:,.1f}",
             f"{line['samples_per_step']:.2f}",
-            f"{100 * line['share_of_env_only']:.1f}%",
-            f"{100 * line['share_of_update_only']:.0f}%",
+            _share(line["share_of_env_only"], 1),
+            _share(line["share_of_update_only"], 0),
             f"{line['peak_rss_bytes'] / 1e9:.2f}",
             f"{line['peak_device_bytes'] / 1e9:.2f}",
         )
@@ -45,6 +45,11 @@ def print_table(console: Console, lines: list[dict[str, Any]], ceilings: dict[An
     gpu = f", {stamp['gpu']}" if stamp["gpu"] else ", no GPU"
     versions = ", ".join(f"{name} {stamp['packages'][name]}" for name in ("torch", "ale-py", "gymnasium"))
     console.print(f"machine: {stamp['cpu']}, {stamp['cores']} cores{gpu}; {versions}; commit {stamp['commit']}")
+
+
+def _share(part: float | None, digits: int) -> str:
+    """Return a share as a percentage, and a dash where there is none."""
+    return "-" if part is None else f"{100 * part:.{digits}f}%"
 
 
 def draw(lines: list[dict[str, Any]], path: Path, stamp: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@ A group that a script does not have is None, and what it would ask for is off.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -38,11 +39,17 @@ from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions, UpdateOpt
 from fastdqn.options.game import GameOptions, PlayerOptions, VectorOptions
 from fastdqn.options.parts import PartOptions, ReturnOptions
 from fastdqn.options.run import RunOptions
-from fastdqn.replay.memory import check_memory, describe_frame_replay, describe_replay
+from fastdqn.replay.memory import (
+    check_device_memory,
+    check_memory,
+    describe_frame_replay,
+    describe_replay,
+    replay_device,
+)
 from fastdqn.replay.nstep import NStep
 from fastdqn.replay.prioritized import DeviceReplay, PrioritizedReplay
 from fastdqn.replay.returns import ReturnReplay
-from fastdqn.replay.ring import FrameReplay
+from fastdqn.replay.ring import MOST_ACTIONS, FrameReplay
 from fastdqn.replay.stacks import GameStacks
 from fastdqn.replay.transitions import TransitionList
 from fastdqn.schedules import linear
@@ -60,10 +67,11 @@ def one_game(
     """
     device, seeds = prepare_device(run.device, run.cuda, run.threads), seeds_of(run.seed)
     env, note = build_described(game, wrappers)
-    learner = build_learner(seeds, dqn, *spaces_of(env), device)
-    replay = build_list_replay(seeds, dqn)
+    shape, num_actions = spaces_of(env)
+    learner = build_learner(seeds, dqn, shape, num_actions, device)
+    replay = build_list_replay(seeds, dqn, shape)
     player = build_player(env, run.seed, dqn, learner.network)
-    notes = [*describe_device(device), note, _learning(dqn, pace), run.describe_end(), describe_replay(dqn.replay_size)]
+    notes = [*describe_device(device), note, _learning(dqn, pace), run.describe_end(), _describe_list(dqn, shape)]
     every = AGENTS[dqn.agent].settings.get("pace", {}).get("steps", 1)
     if pace is None and every > 1:
         by_paper = f"those of {dqn.agent} are on {every * dqn.batch_size} every {every}"
@@ -91,8 +99,8 @@ def player_elsewhere(
         2 * pace.steps,
         player.player_timeout,
     )
-    notes = (*describe_device(device), note, _learning(dqn, pace), run.describe_end(), describe_replay(dqn.replay_size))
-    return PlayerElsewhere(device, learner, build_list_replay(seeds, dqn), weights, plan, shape, notes)
+    notes = (*describe_device(device), note, _learning(dqn, pace), run.describe_end(), _describe_list(dqn, shape))
+    return PlayerElsewhere(device, learner, build_list_replay(seeds, dqn, shape), weights, plan, shape, notes)
 
 
 def many_games(
@@ -107,10 +115,16 @@ def many_games(
     check_games(num_envs_of(vector), run, dqn, pace)  # before memory is taken for them
     envs, note = build_games(game, vector, seeds.env)
     learner = build_learner(seeds, dqn, envs.obs_shape, envs.num_actions, device)
-    replay = build_list_replay(seeds, dqn)
+    replay = build_list_replay(seeds, dqn, envs.obs_shape)
     stacks = GameStacks(envs.num_envs, envs.obs_shape[1:], game.frame_stack, dqn.n_step, dqn.gamma)
     policy = build_policy(lambda: actions_for(learner.act, torch.from_numpy(stacks.obs()).to(device)), envs, seeds)
-    notes = (*describe_device(device), note, _learning(dqn, pace), run.describe_end(), describe_replay(dqn.replay_size))
+    notes = (
+        *describe_device(device),
+        note,
+        _learning(dqn, pace),
+        run.describe_end(),
+        _describe_list(dqn, envs.obs_shape),
+    )
     return ManyGames(device, envs, learner, replay, stacks, policy, notes)
 
 
@@ -215,13 +229,13 @@ def build_learner(
     return DQNLearner(online, network, settings, form, objective, noise, descent, augmentation)
 
 
-def build_list_replay(seeds: Seeds, dqn: DQNOptions) -> TransitionList:
-    """Return the empty replay.
+def build_list_replay(seeds: Seeds, dqn: DQNOptions, obs_shape: tuple[int, int, int]) -> TransitionList:
+    """Return the empty replay of observations (C, H, W).
 
     Raises:
         UserError: it will not fit into the memory that is available now.
     """
-    check_memory(dqn.replay_size)
+    check_memory(dqn.replay_size, frame_bytes=math.prod(obs_shape[1:]))
     return TransitionList(dqn.replay_size, np.random.default_rng(seeds.replay))
 
 
@@ -237,8 +251,14 @@ def build_device_replay(
     """Return the empty replay of frames on `device`, drawn from uniformly or by priority, with or without returns.
 
     Raises:
-        UserError: it will not fit, or is too small for so many games.
+        UserError: it will not fit, is too small for so many games, or cannot hold so many actions.
     """
+    if envs.num_actions > MOST_ACTIONS:
+        raise UserError(
+            f"The game has {envs.num_actions} actions, and a replay on the device that trains, as 07 to 12 have it, "
+            f"holds at most {MOST_ACTIONS}; 01 to 06 take more."
+        )
+    check_device_memory(dqn.replay_size, replay_device(device), math.prod(envs.obs_shape[1:]))
     size = (dqn.replay_size, envs.num_envs, envs.obs_shape[1:], envs.obs_shape[0])
     rest = (dqn.gamma, device, as_int(seeds.replay), channels_last, lambda: envs.newest)
     if returns is not None and returns.trace_decay is not None:
@@ -317,6 +337,11 @@ def schedule_of(
             replay.set_beta(first if rising is None else linear(env_steps, first, last, rising))
 
     return schedule
+
+
+def _describe_list(dqn: DQNOptions, obs_shape: tuple[int, int, int]) -> str:
+    """Return one line about the list replay of observations (C, H, W)."""
+    return describe_replay(dqn.replay_size, math.prod(obs_shape[1:]))
 
 
 def _learning(

@@ -14,7 +14,7 @@ from fastdqn.algorithms.sac import ControlPolicy, SACLearner, Settings
 from fastdqn.algorithms.sessions import OWN, ControlSession, Owned
 from fastdqn.envs.build import build_described, spaces_of
 from fastdqn.envs.many import build_games, build_vector_env
-from fastdqn.envs.vector import check_num_envs
+from fastdqn.envs.vector import VectorEnv, check_num_envs
 from fastdqn.execution.crew import CrewPlan
 from fastdqn.execution.devices import describe_device, prepare_device, prepare_memory
 from fastdqn.execution.hogwild import Common, Commons, Shared, Synced
@@ -45,12 +45,7 @@ def control_here(
     games, note = build_games(game, vector, seeds.env, continuous=True)
     (obs_size,), num_actions = games.obs_shape, games.num_actions
     learner = build_learner(seeds, sac, obs_size, num_actions, device, ranks.descent)
-    replay = BoxReplay(
-        *(sac.replay_size, games.num_envs, obs_size, num_actions, sac.gamma, device),
-        np.random.default_rng(seeds.replay),
-        sac.newest_in_batch,
-        newest=lambda: games.newest,
-    )
+    replay = _build_replay(seeds, sac, games, device)
     policy = ControlPolicy(learner.network, num_actions, sac.replay_initial * ranks.world, _on(device, seeds.policy))
     memory = describe_box_replay(sac.replay_size, obs_size, num_actions, device)
     notes = (*describe_device(device), *ranks.notes, note, sac.describe(), run.describe_end(), memory)
@@ -144,14 +139,19 @@ def _own_of(
     (obs_size,), num_actions = games.obs_shape, games.num_actions
     learner = build_learner(seeds, sac, obs_size, num_actions, device, descent)
     descent.bind(learner.groups())
-    replay = BoxReplay(
-        *(sac.replay_size, games.num_envs, obs_size, num_actions, sac.gamma, device),
+    replay = _build_replay(seeds, sac, games, device)
+    policy = ControlPolicy(learner.network, num_actions, sac.replay_initial, _on(device, seeds.policy))
+    return Owned(games, learner, replay, policy)
+
+
+def _build_replay(seeds: Seeds, sac: SACOptions, games: VectorEnv, device: torch.device) -> BoxReplay:
+    (obs_size,) = games.obs_shape
+    return BoxReplay(
+        *(sac.replay_size, games.num_envs, obs_size, games.num_actions, sac.gamma, device),
         np.random.default_rng(seeds.replay),
         sac.newest_in_batch,
         newest=lambda: games.newest,
     )
-    policy = ControlPolicy(learner.network, num_actions, sac.replay_initial, _on(device, seeds.policy))
-    return Owned(games, learner, replay, policy)
 
 
 def build_learner(

@@ -20,6 +20,12 @@ def console() -> Console:
     return Console(file=cast(TextIO, _Unbroken()), highlight=False)
 
 
+def say(sentence: str) -> None:
+    """Print a line on standard output, if somebody reads it."""
+    with _unbroken(_stdout()):
+        print(sentence, file=_stdout(), flush=True)
+
+
 def complain(sentence: str) -> None:
     """Print a line on standard error, if somebody reads it."""
     with _unbroken(sys.stderr):

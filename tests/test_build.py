@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from fastdqn.build import _learning, build_device_replay, one_game, schedule_of
+from fastdqn.errors import UserError
 from fastdqn.execution.devices import has_bf16
 from fastdqn.forms import fastest_form
 from fastdqn.options.groups import groups_of
@@ -42,7 +43,7 @@ def test_there_are_as_many_atoms_as_asked_for() -> None:
 
 
 def test_the_replay_knows_priorities_if_they_are_asked_for() -> None:
-    games: Any = SimpleNamespace(obs_shape=SHAPE, num_envs=8)
+    games: Any = SimpleNamespace(obs_shape=SHAPE, num_envs=8, num_actions=6)
 
     def replay_of(variant: Any) -> object:
         options = options_of(variant, replay_size=1000)
@@ -51,10 +52,13 @@ def test_the_replay_knows_priorities_if_they_are_asked_for() -> None:
 
     assert isinstance(replay_of("prioritized"), PrioritizedReplay)
     assert not isinstance(replay_of("dqn"), PrioritizedReplay)
+    games.num_actions = 300
+    with pytest.raises(UserError, match=r"has 300 actions, and .* holds at most 256; 01 to 06 take more"):
+        replay_of("dqn")
 
 
 def test_beta_rises_over_the_whole_run_and_no_further_than_asked_for() -> None:
-    games: Any = SimpleNamespace(obs_shape=SHAPE, num_envs=8)
+    games: Any = SimpleNamespace(obs_shape=SHAPE, num_envs=8, num_actions=6)
     words = ("--game", "seaquest", "--replay-size", "1000", "--replay-initial", "100", "--max-env-steps", "2000")
 
     def betas_of(agent: str) -> list[float]:

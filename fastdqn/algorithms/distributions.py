@@ -8,7 +8,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-_LOG_ROOT_2_PI = 0.5 * math.log(2.0 * math.pi)
+LOG_ROOT_2_PI = 0.5 * math.log(2.0 * math.pi)
 
 
 class Distribution(Protocol):
@@ -71,8 +71,8 @@ class DiagonalGaussian:
     def log_probability(self, action: Tensor) -> Tensor:
         """Return the log densities (B,) of actions (B, A)."""
         away = (action - self._mean) * (-self._log_std).exp()
-        return -(0.5 * away * away + self._log_std + _LOG_ROOT_2_PI).sum(dim=1)
+        return -(0.5 * away * away + self._log_std + LOG_ROOT_2_PI).sum(dim=1)
 
     def entropy(self) -> Tensor:
         """Return the entropies (B,)."""
-        return (self._log_std + (0.5 + _LOG_ROOT_2_PI)).sum(dim=1)
+        return (self._log_std + (0.5 + LOG_ROOT_2_PI)).sum(dim=1)

@@ -214,6 +214,7 @@ class DQNLearner(NothingUnfinished):
             for moments in self.group.optimizer.state.values():
                 for value in moments.values():
                     value.zero_()
+        self._keep_up()  # now: a graph would not
 
     def set_learning_rate(self, learning_rate: float) -> None:
         """Change the step size of all later updates, graphed ones too; does not wait for the device."""

@@ -80,7 +80,7 @@ class RolloutWork(NothingUnfinished):
         self._version = 0  # with which the rollout of now was played
         self._made = 0
         self.env_steps = 0
-        """Of the rollouts before this one."""
+        """Of the rollouts so far, the one that is learnt from among them."""
 
     def take(self, item: Sent) -> None:
         """Keep a rollout until it is its turn."""

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fastdqn.algorithms.descent import Local, build_adam
+from fastdqn.algorithms.distributions import LOG_ROOT_2_PI
 from fastdqn.foreach import lerp_all
 from fastdqn.networks.control import GaussianActor, TwinCritic
 from fastdqn.seam import Descent, Group
@@ -25,7 +26,6 @@ PROGRESS = {"mean_q": ".2f", "entropy": ".2f", "temperature": ".3g", "loss_criti
 """What the progress line of a run of soft actor-critic shows, and in which format."""
 EPSILON = 1e-6
 """Keeps the logarithm of the tanh correction finite (as in the authors' own code)."""
-_LOG_ROOT_2_PI = 0.5 * math.log(2.0 * math.pi)
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def squashed(mean: Tensor, log_std: Tensor, noise: Tensor) -> tuple[Tensor, Tens
     """
     action = torch.tanh(mean + log_std.exp() * noise)
     correction = torch.log((1.0 + EPSILON) - action * action)
-    constant = noise * noise * 0.5 + _LOG_ROOT_2_PI  # carries no gradient
+    constant = noise * noise * 0.5 + LOG_ROOT_2_PI  # carries no gradient
     return action, -(constant + log_std + correction).sum(dim=1)
 
 

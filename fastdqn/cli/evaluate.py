@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from fastdqn import process
 from fastdqn.cli.folders import DEMO, RUNS, RunFolders, folders_of, leave_out
 from fastdqn.errors import RunError, UserError
+from fastdqn.terminal import say
 
 if TYPE_CHECKING:
     from fastdqn.tools.evaluate import Agent
@@ -75,7 +76,7 @@ def evaluate(options: Evaluate) -> int:
                 agent = load_agent(folder, device, options.game, best=options.weights == "best")
                 if not said:
                     said = f"{options.protocol}: {_about(agent, options.protocol)}"
-                    print(said)
+                    say(said)
                 mean = _evaluated(agent, folder, options)
             except UserError as error:
                 why.append(error)
@@ -142,7 +143,7 @@ def _evaluated(agent: Agent, run: Path, options: Evaluate) -> float | None:
     def show(done: int, steps: int) -> None:
         if time.monotonic() - shown[0] > 5.0:
             shown[0] = time.monotonic()
-            print(f"{done} games, {steps:,} env steps", flush=True)
+            say(f"{done} games, {steps:,} env steps")
 
     score = play(
         agent,
@@ -167,7 +168,7 @@ def _evaluated(agent: Agent, run: Path, options: Evaluate) -> float | None:
         write_json(path, {**asked, **found})
     except OSError as error:
         raise RunError(f"Cannot write {path}: {error.strerror}.") from error
-    print(f"{run}: {_sentence(found)}; written: {path.name}", flush=True)
+    say(f"{run}: {_sentence(found)}; written: {path.name}")
     return found["mean"]
 
 

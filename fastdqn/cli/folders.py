@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from fastdqn.errors import UserError
+from fastdqn.terminal import complain
 
 if TYPE_CHECKING:
     from fastdqn.tools.reading import RunData
@@ -91,7 +91,7 @@ def runs_of(runs: Sequence[Path], runs_dir: Path, games: bool = True) -> list[Ru
 
 def leave_out(why: object) -> None:
     """Say on stderr what is left out."""
-    print(f"left out: {why}", file=sys.stderr)
+    complain(f"left out: {why}")
 
 
 def _inside(folder: Path) -> list[Path]:

@@ -38,7 +38,7 @@ from fastdqn.cli.sweep import Sweep, split, sweep
 from fastdqn.cli.train import Train, train
 from fastdqn.cli.watch import Watch, watch
 from fastdqn.errors import RunError, UserError
-from fastdqn.terminal import complain
+from fastdqn.terminal import complain, say
 
 
 def main() -> int:
@@ -48,7 +48,7 @@ def main() -> int:
         if words[:1] == ["train"]:
             return train(words[1:])
         if words == ["--version"]:
-            print(version())
+            say(version())
             return 0
         fixed: list[str] = []
         if words[:1] == ["sweep"]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from fastdqn.cli.folders import RUNS, RunFolders, folders_of, leave_out, runs_of
 from fastdqn.errors import UserError
+from fastdqn.terminal import say
 
 if TYPE_CHECKING:
     from fastdqn.tools.plot import Axis
@@ -59,7 +60,7 @@ def plot(options: Plot) -> int:
         draw_curves(groups, options.out, options.games, axes.get(options.over))
     else:
         draw_speeds(groups, options.out)
-    print(f"written: {options.out}")
+    say(f"written: {options.out}")
     return 0
 
 
@@ -75,7 +76,7 @@ def _sessions(options: Plot) -> int:
     with process.running():
         for folder in folders:
             try:
-                print(report_trial(folder), flush=True)
+                say(report_trial(folder))
             except UserError as error:
                 why.append(error)
             if process.stop_signal():

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from fastdqn.cli.folders import RunFolders
 from fastdqn.errors import RunError, UserError
+from fastdqn.terminal import say
 
 if TYPE_CHECKING:
     from fastdqn.tools.report.metrics import Interval
@@ -53,8 +54,8 @@ def report(options: Report) -> int:
         raise RunError(f"Cannot write the report to {out}: {error.strerror}.") from error
     _show(found, intervals)
     for sentence in (*(f"PARTIAL: {one}" for one in partial(found)), *found.notes):
-        print(sentence)
-    print(f"written: {out / 'report.md'}, report.csv{', report.png' if games_of(found) else ''}")
+        say(sentence)
+    say(f"written: {out / 'report.md'}, report.csv{', report.png' if games_of(found) else ''}")
     return 0
 
 

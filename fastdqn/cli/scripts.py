@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from fastdqn import process
 from fastdqn.cli.parser import parsed
+from fastdqn.cli.train import scripts
 from fastdqn.envs import games
 from fastdqn.errors import RunError, UserError
 from fastdqn.options.agents import AGENTS
@@ -41,7 +42,8 @@ def start(
 ) -> NoReturn:
     """Run a script: parse, train, play fresh games if that was solved, and leave with its exit code.
 
-    0 after a run that ended by itself, 130 after Ctrl-C, 2 for a mistake in the options, 1 for a run that failed.
+    0 after a run that ended by itself, 130 after Ctrl-C, 2 for a mistake in the options, 1 for a run that failed, or
+    that could not be saved after Ctrl-C.
 
     Args:
         train: of the script, whose name is its file's; returns its run, or an exit code if it was none of its own.
@@ -56,7 +58,7 @@ def start(
         options = parse(options_type, description or "", game=game, device=device, script=script, others=others)
         try:
             code = _trained(train, options)
-        except RuntimeError as error:
+        except (RuntimeError, MemoryError) as error:
             sentence = _out_of_memory(error, options)
             if sentence is None:
                 raise
@@ -64,7 +66,7 @@ def start(
     except (UserError, RunError) as error:
         complain(f"error: {error}")
         code = error.exit_code
-    process.leave(process.exit_code() or code)
+    process.leave(code or process.exit_code())
 
 
 def _trained(train: Callable[[Any], Run | FollowingRun | int], options: Any) -> int:
@@ -84,8 +86,10 @@ def _examined(run: Run | FollowingRun | int) -> int:
 
     if not isinstance(run, Run):
         return run if isinstance(run, int) else 0
-    if run.reason == "interrupted" and checkpoints_in(run.folder):
-        console().print(f"--resume {run.folder} goes on from there", soft_wrap=True)
+    saved = [int(path.stem) for path in checkpoints_in(run.folder)]
+    if run.reason == "interrupted" and saved:
+        there = "there" if saved[-1] == run.env_steps else f"env step {saved[-1]:,}, the newest checkpoint"
+        console().print(f"--resume {run.folder} goes on from {there}", soft_wrap=True)
     play_fresh(run)
     return 0
 
@@ -125,6 +129,10 @@ def parse(
     defaults = _defaults(options_type, words, game, device)
     options = parsed(options_type, words, defaults, description, pairs=True)
     check(options)
+    update = groups_of(options).update
+    stays = update is not None and update.final_learning_rate is None
+    if stays and _value_of("--learning-rate-decay", words) is not None:
+        raise UserError("--learning-rate-decay says how fast the step size moves to --final-learning-rate; give both.")
     return _completed(_with_stop_score(options, words))
 
 
@@ -175,13 +183,12 @@ def _check_has(groups: Groups, agent: AgentName) -> None:
     """Refuse an agent that is made of what this script lacks.
 
     Raises:
-        UserError: with the first script beside this one that has it.
+        UserError: with the first script of the ladder that has it.
     """
     needed = AGENTS[agent].needs
     if groups.dqn is None or needed is None or getattr(groups, needed) is not None:
         return
-    beside = sorted(Path(sys.argv[0]).parent.glob("[0-9]*.py"))
-    having = [path.name for path in beside if f"\n    {needed}: " in path.read_text(encoding="utf-8")]
+    having = [path.name for path in scripts().values() if f"\n    {needed}: " in path.read_text(encoding="utf-8")]
     said = f"; {having[0]} has it" if having else ""
     raise UserError(f"This script lacks what the agent {agent} is made of{said}.")
 
@@ -294,8 +301,10 @@ def _with_game_of(saved: Any, words: list[str]) -> list[str]:
     return words
 
 
-def _out_of_memory(error: RuntimeError, options: Any) -> str | None:
+def _out_of_memory(error: RuntimeError | MemoryError, options: Any) -> str | None:
     """Return the sentence for a device whose memory did not suffice, None where `error` is of another kind."""
+    if isinstance(error, MemoryError) or "DefaultCPUAllocator: can't allocate memory" in str(error):
+        return "The memory of this machine did not suffice; lower --batch-size."
     if str(error).startswith("MPS backend out of memory"):  # of a type of its own in newer versions alone
         return "The memory of the MPS device did not suffice; lower --batch-size, or --replay-size, which shares it."
     if type(error).__name__ != "OutOfMemoryError":
@@ -304,13 +313,16 @@ def _out_of_memory(error: RuntimeError, options: Any) -> str | None:
 
     from fastdqn.replay.memory import frame_replay_bytes, frames_that_fit
 
-    dqn = groups_of(options).dqn
+    groups = groups_of(options)
+    dqn, frame_bytes = groups.dqn, 84**2 if groups.vector is None else groups.vector.frame_size**2
     peak = torch.cuda.max_memory_allocated()
     said = "The memory of the CUDA device did not suffice; lower --batch-size"
-    if dqn is None or peak < frame_replay_bytes(dqn.replay_size):  # the replay was not there: it takes no memory
+    if dqn is None or peak < frame_replay_bytes(
+        dqn.replay_size, frame_bytes
+    ):  # the replay was not there: it takes no memory
         return f"{said}."
     size = dqn.replay_size
-    fits = frames_that_fit(size, torch.cuda.mem_get_info()[0] + torch.cuda.memory_reserved(), peak)
+    fits = frames_that_fit(size, torch.cuda.mem_get_info()[0] + torch.cuda.memory_reserved(), peak, frame_bytes)
     fits = min(fits, size - size // 10)  # what could not be had any more is in no count
     return f"{said}, or keep fewer frames than {size}: --replay-size {fits} would fit."
 

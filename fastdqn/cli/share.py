@@ -11,6 +11,7 @@ import tyro
 
 from fastdqn.cli.folders import RUNS, RunFolder, folder_of
 from fastdqn.errors import UserError
+from fastdqn.terminal import say
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,13 +52,13 @@ def push(options: Push) -> int:
         if options.private:
             raise UserError("--private is for the hub; a folder has the permissions that you give it.")
         pack(run, Path(options.target))
-        print(f"{run}: written to {options.target}; fastdqn pull {options.target} fetches it")
+        say(f"{run}: written to {options.target}; fastdqn pull {options.target} fetches it")
         return 0
     with tempfile.TemporaryDirectory(prefix="fastdqn-push-") as folder:
         packed = Path(folder) / "packed"
         pack(run, packed)
         where = upload(packed, options.target, options.private)
-    print(f"{run}: pushed to {where}; fastdqn pull {options.target} fetches it")
+    say(f"{run}: pushed to {where}; fastdqn pull {options.target} fetches it")
     return 0
 
 
@@ -77,5 +78,5 @@ def pull(options: Pull) -> int:
         if not Path(options.source).is_dir():
             raise UserError(f"{options.source}: there is no such folder; a network on the hub is hf:owner/name.")
         unpack(Path(options.source), into, options.game, options.source)
-    print(f"{options.source}: its run is {into}; fastdqn evaluate {into}, or fastdqn watch {into}")
+    say(f"{options.source}: its run is {into}; fastdqn evaluate {into}, or fastdqn watch {into}")
     return 0

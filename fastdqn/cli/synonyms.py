@@ -15,23 +15,29 @@ class Synonym(NamedTuple):
     ours: str
     others: str  # names, without dashes in front
     differs: str = ""  # what to know before the value is copied
+    beside: str = ""  # an option that there must be, too
 
 
-_ENV_STEPS = "which counts env steps (4 frames each)"
+_ENV_STEPS = "which counts env steps, of 4 frames each in Atari's games"
 _FRAMES = "which counts env steps of 4 frames each: a quarter of the frames"
 _DECAY = "the env steps in which epsilon falls by 1, not a share of the run"
 _SYNC = "which counts env steps, not updates"
+_EVERY = "train-frequency train-freq update-frequency update-freq update-period replay-frequency"
 _TABLE = (
     Synonym("--game", "env env-id env-name environment task rom game-name"),
     Synonym("--agent", "algo alg"),
     Synonym("--max-env-steps", "total-timesteps total-steps num-timesteps n-timesteps timesteps", _ENV_STEPS),
+    Synonym("--rollout-steps", "num-steps n-steps", "which counts the steps of each game"),
     Synonym("--max-env-steps", "num-steps max-steps max-timesteps t-max", _ENV_STEPS),
     Synonym("--max-env-steps", "total-frames num-frames max-num-frames", _FRAMES),
     Synonym("--max-minutes", "max-time time-limit minutes", "which counts from the start of the process"),
     Synonym("--stop-score", "target-score reward-threshold solved-score target-reward"),
     Synonym("--learning-rate", "lr adam-lr step-size"),
     Synonym("--adam-epsilon", "adam-eps opt-eps optimizer-eps optimizer-epsilon"),
-    Synonym("--batch-size", "batch minibatch-size mini-batch-size", "for each env step: --steps multiplies it"),
+    Synonym(
+        "--batch-size", "batch minibatch-size mini-batch-size", "for each env step: --steps multiplies it", "--steps"
+    ),
+    Synonym("--batch-size", "batch minibatch-size mini-batch-size"),
     Synonym("--gamma", "discount discount-factor discount-rate"),
     Synonym("--replay-size", "buffer-size replay-buffer-size replay-capacity memory-capacity memory-size"),
     Synonym("--replay-initial", "learning-starts learn-start min-replay-history warmup-steps start-timesteps"),
@@ -41,13 +47,11 @@ _TABLE = (
     Synonym("--target-sync", "target-network-frequency target-update-interval target-update", _SYNC),
     Synonym("--target-sync", "target-update-period target-update-freq target-update-frequency", _SYNC),
     Synonym("--target-average", "tau polyak", "the share of the online network at each update"),
-    Synonym(
-        "--steps",
-        "train-frequency train-freq update-frequency update-freq update-period replay-frequency",
-        "the env steps for each update on so many times --batch-size transitions",
-    ),
+    Synonym("--steps", _EVERY, "the env steps for each update on so many times --batch-size transitions"),
+    Synonym("--steps-per-update", _EVERY, "the env steps for each update"),
     Synonym("--n-step", "n-steps nstep multi-step update-horizon estimation-step"),
     Synonym("--num-envs", "n-envs num-env n-env num-workers num-actors training-num"),
+    Synonym("--temperature", "ent-coef alpha", "a weight that stays; by default it is learnt"),
     Synonym("--entropy-weight", "ent-coef entropy-coef entropy-beta entropy-coefficient"),
     Synonym("--value-weight", "vf-coef value-coef value-loss-coef", "of the squared error itself, not of half of it"),
     Synonym("--max-norm", "max-grad-norm clip-grad grad-clip gradient-clip"),
@@ -87,8 +91,11 @@ _TABLE = (
     Synonym("--checkpoint-env-steps", "save-freq save-interval checkpoint-interval checkpoint-freq"),
     Synonym("--log-seconds", "log-interval log-freq print-freq", "which counts seconds"),
 )
-SYNONYMS = {f"--{other}": synonym for synonym in _TABLE for other in synonym.others.split()}
-"""By the name that an option has elsewhere."""
+SYNONYMS: dict[str, list[Synonym]] = {}
+"""By the name that an option has elsewhere; of several the first that there is."""
+for _synonym in _TABLE:
+    for _other in _synonym.others.split():
+        SYNONYMS.setdefault(f"--{_other}", []).append(_synonym)
 
 
 OF_RANKS = ("--processes", "--engine", "--engine-address", "--rank-timeout")
@@ -104,10 +111,12 @@ def answer(flag: str, flags: Collection[str]) -> str | None:
     """
     if flag in OF_RANKS:
         return f"There is no option {flag} here; the scripts 09, 41 and 42 have it."
-    synonym = SYNONYMS.get(flag)
-    if synonym is None:
+    known = SYNONYMS.get(flag, [])
+    for synonym in known:
+        if {synonym.ours, synonym.beside} - {""} <= set(flags):
+            differs = f", {synonym.differs}" if synonym.differs else ""
+            return f"There is no option {flag}; fastdqn calls it {synonym.ours}{differs}."
+    if not known:
         return None
-    differs = f", {synonym.differs}" if synonym.differs else ""
-    if synonym.ours not in flags:
-        return f"There is no option {flag}; fastdqn calls it {synonym.ours}, which this command does not have."
-    return f"There is no option {flag}; fastdqn calls it {synonym.ours}{differs}."
+    named = " or ".join(dict.fromkeys(synonym.ours for synonym in known))
+    return f"There is no option {flag}; fastdqn calls it {named}, which this command does not have."

@@ -21,6 +21,7 @@ import tyro
 
 from fastdqn.cli.help import columns, rendered
 from fastdqn.errors import UserError
+from fastdqn.terminal import say
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 
@@ -66,7 +67,7 @@ def train(words: Sequence[str]) -> int:
         UserError: there is no such script.
     """
     if not words or words[0] in ("-h", "--help"):
-        print(listing(), end="")
+        say(listing().rstrip("\n"))
         return 0
     if words[0].startswith("-"):
         raise UserError(f"The script comes first, then its options, as in fastdqn train SCRIPT {words[0]} ...")

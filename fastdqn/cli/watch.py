@@ -8,6 +8,7 @@ from typing import Literal
 
 from fastdqn.cli.folders import RUNS, RunFolder, folder_of
 from fastdqn.errors import UserError
+from fastdqn.terminal import say
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,5 +61,5 @@ def watch(options: Watch) -> int:
         watched = record(agent, options.out, options.seed, epsilon, options.values, options.max_env_steps)
     ended = "" if watched.over else ", not to its end"
     which = f"{run}{', untrained' if options.untrained else ', best weights' if best else ''}"
-    print(f"{which}: a game of {watched.env_steps:,} env steps{ended}, score {watched.score:g}; written: {options.out}")
+    say(f"{which}: a game of {watched.env_steps:,} env steps{ended}, score {watched.score:g}; written: {options.out}")
     return process.exit_code()

@@ -147,21 +147,24 @@ def _yes(flag: bool) -> str:
     return "yes" if flag else "no"
 
 
-def _check_as_it_is(name: str, game: GameOptions) -> None:
-    """Refuse what changes how pictures are presented where vectors are shown."""
-    for field, as_it_is in {**OWN_GAME, "frame_stack": GameOptions.frame_stack}.items():
-        if field != "max_frames" and getattr(game, field) != as_it_is:
-            raise UserError(f"{flag_of(GameOptions, field)} is for games that show pictures, and {name} shows vectors.")
+def _check_emulator(name: str, game: GameOptions) -> None:
+    """Refuse settings of Atari's emulator."""
     if game.sticky_actions > 0 or game.full_action_set:
         flag = "--sticky-actions" if game.sticky_actions > 0 else "--full-action-set"
         raise UserError(f"{flag} is a setting of Atari's emulator, which {name} does not have.")
 
 
+def _check_as_it_is(name: str, game: GameOptions) -> None:
+    """Refuse what changes how pictures are presented where vectors are shown."""
+    for field, as_it_is in {**OWN_GAME, "frame_stack": GameOptions.frame_stack}.items():
+        if field != "max_frames" and getattr(game, field) != as_it_is:
+            raise UserError(f"{flag_of(GameOptions, field)} is for games that show pictures, and {name} shows vectors.")
+    _check_emulator(name, game)
+
+
 def _check_asked(env: OwnEnv, game: GameOptions) -> None:
     """Refuse what is off by default and cannot be had in an environment of one's own."""
-    if game.sticky_actions > 0 or game.full_action_set:
-        flag = "--sticky-actions" if game.sticky_actions > 0 else "--full-action-set"
-        raise UserError(f"{flag} is a setting of Atari's emulator, which {env.name} does not have.")
+    _check_emulator(env.name, game)
     if game.noop_max > 0 and env.meanings and env.meanings[0] != "NOOP":
         raise UserError(
             f"--noop-max plays action 0 as the one that does nothing, which {env.name} calls {env.meanings[0]!r}."

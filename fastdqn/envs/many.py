@@ -60,8 +60,6 @@ def build_centred(
         UserError: there is no such game, or not memory enough for so many, or it shows no frames.
     """
     games, note = build_games(game, vector, seed, continuous)
-    if center and len(games.obs_shape) == 1:
-        raise UserError(f"--center-frames is for pictures, and {game.name} shows vectors.")
     return games, note, mean_frame(game, vector, seed) if center else None
 
 

@@ -244,7 +244,8 @@ class AtariVector(NothingUnfinished):
         done = np.zeros(self.num_envs, np.int64)
         starts = len(actions) - lengths
         while (few := done < np.where(starts == 0, resets, resets - SPARE_RESETS)).any():
-            _, info = self._reset_some(few)
+            shown, info = self._reset_some(few)
+            frames = shown[:, None]
             done += few
         begin = info["frame_number"] - info["episode_frame_number"]
         for row in range(len(actions) + 1):

@@ -69,7 +69,7 @@ class Member:
             code = error.exit_code
             if EMBEDDED not in os.environ:
                 complain(f"error: {error}")
-        return process.exit_code() or code
+        return code or process.exit_code()
 
     def _run(self) -> int:
         folder = str(Path(self.script).parent)
@@ -108,10 +108,7 @@ def launch(train: Callable[[Any], Any], options: Any, script: Path, finish: Call
 
 def joins() -> int | None:
     """Return the number of processes that somebody, say torchrun, has started together with this one; None for a
-    process that was started alone.
-
-    Raises:
-        UserError: the environment says it in part.
+    process that was started alone, or whose environment says only one of the two variables.
     """
     world, rank = os.environ.get("WORLD_SIZE"), os.environ.get("RANK")
     if world is None or rank is None:

@@ -19,7 +19,7 @@ class Size(NamedTuple):
     name: str
     convs: tuple[tuple[int, int, int], ...]  # (filters, kernel, stride) of each convolution
     hidden: int  # rectified units between features and values
-    least: int  # side of the smallest frame that it can take
+    least: int  # side of the smallest frame that it takes
     padded: bool = False  # with zeros, so that a convolution leaves 1/stride of each side, rounded up
     shared: bool = False  # whether value and advantage have one hidden layer instead of one each
 
@@ -98,9 +98,9 @@ def _by_channel(planes: Tensor) -> Tensor:
 class Torso(nn.Module):
     """Convolutions, each followed by a rectifier; by default Nature DQN's.
 
-    Takes uint8 (B, C, H, W), divides it by `frame_scale`, returns float32 (B, features). With `center_frames` a mean
-    frame, zero until somebody sets it, is subtracted first; it is part of the state. What `pixels` made of frames is
-    taken, too.
+    Takes uint8 (B, C, H, W), divides it by `frame_scale`, returns (B, features) in the arithmetic that is on. With
+    `center_frames` a mean frame, zero until somebody sets it, is subtracted first; it is part of the state. What
+    `pixels` made of frames is taken, too.
     """
 
     mean_frame: Tensor | None  # (H, W) float32

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fastdqn.errors import UserError
-from fastdqn.options.fields import above_zero, at_least, beside, between
+from fastdqn.options.fields import MOST_THREADS, above_zero, at_least, beside, between
 
 NetworkName = Literal["nature", "narrow", "der", "dopamine", "tiles"]
 AgentName = Literal[
@@ -182,7 +182,7 @@ class UpdateOptions:
         between(self.random_intensity, 0.0, 0.49, "--random-intensity")
         above_zero(self.final_learning_rate, "--final-learning-rate")
         at_least(self.learning_rate_decay, 1, "--learning-rate-decay")
-        at_least(self.crowded_threads, 1, "--crowded-threads")
+        between(self.crowded_threads, 1, MOST_THREADS, "--crowded-threads")
 
 
 @dataclass(frozen=True)

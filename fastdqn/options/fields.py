@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,6 +12,9 @@ from fastdqn.errors import UserError
 
 ValueT = TypeVar("ValueT")
 _BESIDE = "beside learning"
+LARGEST = 2**63 - 1
+"""Of whole numbers: what config.json and checkpoints may hold."""
+MOST_THREADS = 1_024
 
 
 def beside(default: ValueT) -> ValueT:
@@ -27,9 +31,10 @@ def changes_learning(field: dataclasses.Field[Any]) -> bool:
 
 
 def at_least(value: float | None, low: float, option: str) -> None:
-    """Raise UserError unless `value` is `low` or more; None passes."""
+    """Raise UserError unless `value` is `low` or more, and finite; None passes."""
     if value is not None and not value >= low:  # also catches NaN
         raise UserError(f"{option} must be at least {low:g}, not {value:g}.")
+    _finite(value, option)
 
 
 def between(value: float | None, low: float, high: float, option: str) -> None:
@@ -39,9 +44,15 @@ def between(value: float | None, low: float, high: float, option: str) -> None:
 
 
 def above_zero(value: float | None, option: str) -> None:
-    """Raise UserError unless `value` is more than 0; None passes."""
+    """Raise UserError unless `value` is more than 0, and finite; None passes."""
     if value is not None and not value > 0:
         raise UserError(f"{option} must be more than 0, not {value:g}.")
+    _finite(value, option)
+
+
+def _finite(value: float | None, option: str) -> None:
+    if value == math.inf:
+        raise UserError(f"{option} must be a finite number.")
 
 
 def plain(options: Any) -> dict[str, Any]:

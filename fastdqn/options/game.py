@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from fastdqn.options.fields import at_least, beside, between
+from fastdqn.options.fields import MOST_THREADS, at_least, beside, between
 
 ProtocolName = Literal["nature", "machado", "atari-100k"]
 PRESENTATIONS: Mapping[ProtocolName, Mapping[str, Any]] = {
@@ -106,7 +106,7 @@ class VectorOptions:
     def check(self) -> None:
         """Raise UserError for a value out of range."""
         at_least(self.num_envs, 1, "--num-envs")
-        at_least(self.env_threads, 1, "--env-threads")
+        between(self.env_threads, 1, MOST_THREADS, "--env-threads")
         between(self.frame_size, 36, 210, "--frame-size")
 
 

@@ -14,7 +14,7 @@ from fastdqn.errors import UserError
 from fastdqn.options.actor_critic import A2COptions, GradientOptions, PieceOptions, PlayersOptions, PPOOptions
 from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions, UpdateOptions
 from fastdqn.options.evaluation import EvaluationOptions
-from fastdqn.options.fields import changes_learning
+from fastdqn.options.fields import LARGEST, changes_learning
 from fastdqn.options.game import GameOptions, PlayerOptions, VectorOptions
 from fastdqn.options.parts import FreezeOptions, PartOptions, ReturnOptions, SeriesOptions
 from fastdqn.options.ranks import RanksOptions
@@ -24,8 +24,6 @@ from fastdqn.options.sac import SACOptions, SessionOptions
 from fastdqn.options.trainer import TrainerOptions
 
 OptionsT = TypeVar("OptionsT")
-LARGEST = 2**63 - 1
-"""No whole number in a file is larger."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,6 +80,8 @@ class Groups:
         if self.returns is not None and self.returns.trace_decay is not None:
             self._check_returns(self.returns, dqn)
         if self.agent is not None and self.agent.gradient_threads > 1:
+            if self.evaluation is not None:
+                raise UserError("--gradient-threads is not for 12, which makes one update after another.")
             self._check_gradient_threads(self.agent.gradient_threads, steps, dqn)
 
     @property

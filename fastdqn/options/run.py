@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from fastdqn.errors import UserError
-from fastdqn.options.fields import above_zero, at_least, beside
+from fastdqn.options.fields import LARGEST, MOST_THREADS, above_zero, at_least, beside, between
 from fastdqn.options.game import GameOptions
 
 STOP_EPSILON = 0.02
@@ -28,7 +28,7 @@ class RunOptions:
     max_env_steps: int | None = beside(3_000_000)
     """Stop after this many env steps (4 frames each)."""
     max_minutes: float | None = beside(None)
-    """Stop after this many minutes since the process began."""
+    """Stop after this many minutes since the process began, those before a --resume among them."""
     train_seconds: float | None = beside(None)
     """Stop this many seconds after the first update (what bench/fps.py uses)."""
     stop_score: float | None = beside(18.0)
@@ -42,8 +42,8 @@ class RunOptions:
     runs_dir: Path = beside(Path("runs"))  # noqa: RUF009 - a path does not change
     """Where the run's folder is made."""
     resume: str | None = beside(None)
-    """Resume a run from its newest checkpoint: its folder, or "latest" for the newest in --runs-dir. Its options are
-    the defaults; those that change what is learnt cannot be changed."""
+    """Resume a run from its newest checkpoint: its folder, or "latest" for the newest of this script in --runs-dir. Its
+    options are the defaults; those that change what is learnt cannot be changed."""
     resume_previous: bool = beside(False)
     """Resume from the checkpoint before the newest."""
     checkpoints: bool = beside(True)
@@ -68,14 +68,14 @@ class RunOptions:
         """Raise UserError for a value out of range."""
         if self.cuda and self.device not in (None, "auto") and not str(self.device).startswith("cuda"):
             raise UserError(f"--cuda and --device {self.device} contradict each other; give one of them.")
-        at_least(self.seed, 0, "--seed")
+        between(self.seed, 0, LARGEST, "--seed")
         at_least(self.max_env_steps, 1, "--max-env-steps")
         at_least(self.fresh_games, 0, "--fresh-games")
         above_zero(self.max_minutes, "--max-minutes")
         above_zero(self.train_seconds, "--train-seconds")
         above_zero(self.log_seconds, "--log-seconds")
         above_zero(self.checkpoint_minutes, "--checkpoint-minutes")
-        at_least(self.threads, 1, "--threads")
+        between(self.threads, 1, MOST_THREADS, "--threads")
         at_least(self.checkpoint_env_steps, 1, "--checkpoint-env-steps")
 
     def describe_end(self) -> str:
@@ -84,6 +84,7 @@ class RunOptions:
             "" if self.stop_score is None else f"when the mean of 100 games is above {self.stop_score:g}",
             "" if self.max_env_steps is None else f"after {self.max_env_steps:,} env steps",
             "" if self.max_minutes is None else f"after {self.max_minutes:g} minutes",
+            "" if self.train_seconds is None else f"{self.train_seconds:g} s after the first update",
         ]
         return f"stops {', or '.join(end for end in ends if end) or 'at Ctrl-C alone'}"
 

@@ -138,19 +138,19 @@ class BoxReplay:
         """
         first, last = max(0, self._head - self._rows + 1), self._head
         table = self._table
-        if self._device.type == "cpu":
-            self._saving.begin(first)
-        else:
+        if self._device.type != "cpu":
             table = table[: min(last + 1, self._rows) * self.num_envs]
             if table.nbytes > psutil.virtual_memory().available:
                 raise MemoryError(f"{table.nbytes / 1e9:.1f} GB of transitions do not fit into the host's memory")
             table = table.cpu()
         table = table.view(torch.uint8)
-        starts = self._starts[np.arange(self._first, self._end) % self._size]
+        starts = copied(self._starts[np.arange(self._first, self._end) % self._size])
+        if self._device.type == "cpu":
+            self._saving.begin(first)
         return {
             "head": last,
             "first": self._first,
-            "starts": copied(starts),
+            "starts": starts,
             "rng": state_of(self._rng),
             "table": Later(lambda: self._saving.packed(table, first, last), self._saving.end),
         }

@@ -17,26 +17,26 @@ RESERVED_DEVICE_BYTES = 1_500_000_000
 """What networks, optimiser and an update's temporaries need on a CUDA device, generously."""
 
 
-def replay_bytes(capacity: int) -> int:
+def replay_bytes(capacity: int, frame_bytes: int = FRAME_BYTES) -> int:
     """Return how much memory `capacity` transitions will need, each frame stored once."""
-    return capacity * (FRAME_BYTES + TRANSITION_OVERHEAD_BYTES)
+    return capacity * (frame_bytes + TRANSITION_OVERHEAD_BYTES)
 
 
-def describe_replay(capacity: int) -> str:
+def describe_replay(capacity: int, frame_bytes: int) -> str:
     """Return one line that says how much memory the replay will need."""
-    return f"replay: {capacity:,} transitions, up to {replay_bytes(capacity) / 1e9:.2f} GB of memory"
+    return f"replay: {capacity:,} transitions, up to {replay_bytes(capacity, frame_bytes) / 1e9:.2f} GB of memory"
 
 
-def check_memory(capacity: int, available_bytes: int | None = None) -> int:
+def check_memory(capacity: int, available_bytes: int | None = None, frame_bytes: int = FRAME_BYTES) -> int:
     """Return the bytes that the replay will need, or refuse before the run instead of dying in it.
 
     Raises:
         UserError: if they are more than the machine has available now.
     """
-    needed = replay_bytes(capacity)
+    needed = replay_bytes(capacity, frame_bytes)
     available = psutil.virtual_memory().available if available_bytes is None else available_bytes
     if needed > available:
-        fits = available // (FRAME_BYTES + TRANSITION_OVERHEAD_BYTES)
+        fits = available // (frame_bytes + TRANSITION_OVERHEAD_BYTES)
         raise UserError(
             f"A replay of {capacity} transitions needs {needed / 1e9:.1f} GB, but {available / 1e9:.1f} GB of "
             f"memory are available; --replay-size {fits} would fit."
@@ -53,19 +53,19 @@ def replay_device(device: torch.device) -> torch.device:
     return torch.device("cpu") if device.type == "mps" else device
 
 
-def frame_replay_bytes(capacity: int, frame_bytes: int = 84 * 84) -> int:
+def frame_replay_bytes(capacity: int, frame_bytes: int = FRAME_BYTES) -> int:
     """Return the memory that `capacity` env steps need: 7,056 bytes a frame of Atari's and nine beside it."""
     return capacity * (frame_bytes + ROW_BYTES)
 
 
-def describe_frame_replay(capacity: int, device: torch.device, frame_bytes: int = 84 * 84) -> str:
+def describe_frame_replay(capacity: int, device: torch.device, frame_bytes: int = FRAME_BYTES) -> str:
     """Return one line that says where the replay for a learner on `device` is and how much memory it needs."""
     where = replay_device(device)
     return f"replay: {capacity:,} frames, {frame_replay_bytes(capacity, frame_bytes) / 1e9:.2f} GB on {where}"
 
 
 def check_device_memory(
-    capacity: int, device: torch.device, frame_bytes: int = 84 * 84, available_bytes: int | None = None
+    capacity: int, device: torch.device, frame_bytes: int = FRAME_BYTES, available_bytes: int | None = None
 ) -> int:
     """Return the bytes that the replay will need, or refuse before the run instead of dying in it.
 
@@ -86,16 +86,17 @@ def check_device_memory(
     return needed
 
 
-def frames_that_fit(capacity: int, free_bytes: int, peak_bytes: int) -> int:
+def frames_that_fit(capacity: int, free_bytes: int, peak_bytes: int, frame_bytes: int = FRAME_BYTES) -> int:
     """Return the capacity that would have fitted where a run with `capacity` frames met the end of the memory.
 
     Args:
         capacity: frames of that run's replay.
         free_bytes: what the device has for this process, when it holds nothing.
         peak_bytes: the most that the run held, replay included.
+        frame_bytes: of a frame.
     """
-    rest = max(0, peak_bytes - frame_replay_bytes(capacity))  # networks, optimiser, temporaries
-    return max(0, (free_bytes - rest - rest // 4 - RESERVED_DEVICE_BYTES // 3) // (84 * 84 + ROW_BYTES))
+    rest = max(0, peak_bytes - frame_replay_bytes(capacity, frame_bytes))  # networks, optimiser, temporaries
+    return max(0, (free_bytes - rest - rest // 4 - RESERVED_DEVICE_BYTES // 3) // (frame_bytes + ROW_BYTES))
 
 
 def empty_frames(shape: tuple[int, int], device: torch.device) -> Tensor:

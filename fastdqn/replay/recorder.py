@@ -74,7 +74,8 @@ class Recorder:
     def state(self) -> dict[str, Any]:
         """Return everything that is stored or shown."""
         missed = [] if self._missed is None else [copied(self._missed)]
-        return {"replay": self.replay.state(), "shown": self._shown.state(), "paused": self._paused, "missed": missed}
+        shown = self._shown.state()  # first, as it is to be fetched: its few rows are soon to be written over
+        return {"shown": shown, "replay": self.replay.state(), "paused": self._paused, "missed": missed}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Continue from there."""

@@ -19,13 +19,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fastdqn.errors import UserError
-from fastdqn.replay.memory import check_device_memory, empty_frames, replay_device
+from fastdqn.replay.memory import empty_frames, replay_device
 from fastdqn.replay.saving import RowSaver
 from fastdqn.replay.windows import Windows
 from fastdqn.states import Later, copied, set_generator, unpack
 from fastdqn.types import Batch, Frame, VectorStep, parts_of
 
 CANDIDATES = 4
+MOST_ACTIONS = 256
+"""That a byte can tell apart."""
 
 
 class FrameReplay:
@@ -52,7 +54,7 @@ class FrameReplay:
             out.
 
     Raises:
-        UserError: the capacity does not fit into the memory, or is too small for N games.
+        UserError: the device refuses so much memory, or the capacity is too small for N games.
     """
 
     def __init__(
@@ -75,7 +77,6 @@ class FrameReplay:
                 f"--replay-size {capacity} is too small for {num_envs} games at once; it must be at least {least}."
             )
         self.learner_device, device = device, replay_device(device)
-        check_device_memory(capacity, device, frame_shape[0] * frame_shape[1])
         self.num_envs = num_envs
         self.size = rows * num_envs  # slots; game i of row t is in slot t % rows * N + i
         self.device = device
@@ -165,19 +166,20 @@ class FrameReplay:
         """
         first, last = max(0, self._host_head - self._rows + 1), self._host_head
         frames = self._frames
-        if self.device.type == "cpu":
-            self._saving.begin(first)
-        else:
+        if self.device.type != "cpu":
             frames = frames[: min(last + 1, self._rows) * self.num_envs]
             if frames.nbytes > psutil.virtual_memory().available:
                 raise MemoryError(f"{frames.nbytes / 1e9:.1f} GB of frames do not fit into the host's memory")
             frames = frames.cpu()  # at once: one thread uses the device
+        small = {name: tensor.cpu().clone() for name, tensor in self._small().items()}
+        if self.device.type == "cpu":
+            self._saving.begin(first)
         return {
             "head": last,
             "host_age": copied(self._host_age),
             "generator": self.generator.get_state(),
             "frames": Later(lambda: self._saving.packed(frames, first, last), self._saving.end),
-            **{name: tensor.cpu().clone() for name, tensor in self._small().items()},
+            **small,
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -193,7 +195,7 @@ class FrameReplay:
         set_generator(self.generator, state["generator"])
 
     def mean_frame(self) -> Tensor:
-        """Return the mean of all stored frames, (H, W) float32."""
+        """Return the mean of all stored frames, (H, W) float32; until the ring is full, without the newest row."""
         total = torch.zeros(self._frames.shape[1], dtype=torch.int64, device=self.device)
         for begin in range(0, len(self), 1024):
             total += self._frames[begin : min(begin + 1024, len(self))].sum(dim=0)
@@ -207,7 +209,7 @@ class FrameReplay:
         """Return B transitions, drawn uniformly from all env steps whose window is complete.
 
         An env step that was a reset is drawn again, up to three times; should all four draws be resets, the env
-        step before the first of them is taken, which is the end of a game.
+        step before the first of them is taken, which is the end of a game, or if there is none the reset.
 
         Raises:
             IndexError: there are none yet.
@@ -277,7 +279,7 @@ class FrameReplay:
         real = ~self._void[self.slots(time, game)]  # (candidates, B)
         first = (real * self._order).argmax(dim=0, keepdim=True)
         time, game = time.gather(0, first).squeeze(0), game.gather(0, first).squeeze(0)
-        return time - self._void[self.slots(time, game)].to(torch.int64), game
+        return (time - self._void[self.slots(time, game)].to(torch.int64)).clamp(min=0), game
 
     def _end(self) -> Tensor:
         """Return the first row of which no window is complete, () int64 on the device."""

@@ -10,7 +10,7 @@ from typing import Any
 from fastdqn import process
 from fastdqn.options.run import RunOptions
 from fastdqn.runs.checkpoint import Checkpoints, Saved
-from fastdqn.states import Part
+from fastdqn.states import Part, abandon
 
 REPLAY = "replay"
 """The part that checkpoints may leave out."""
@@ -94,7 +94,14 @@ class Checkpointing:
         return self._run.checkpoints and bool(self.parts)
 
     def _states(self, state: dict[str, Any]) -> dict[str, Any]:
-        parts = {name: part.state() for name, part in self.parts.items() if self.keeps_replay or name != REPLAY}
+        parts: dict[str, Any] = {}
+        try:
+            for name, part in self.parts.items():
+                if self.keeps_replay or name != REPLAY:
+                    parts[name] = part.state()
+        except BaseException:
+            abandon(parts)  # nobody fetches what the others have put off
+            raise
         return {"run": state, "parts": parts}
 
     def _leave_replay_out(self, why: str) -> None:

@@ -33,6 +33,9 @@ class Counters:
     values: dict[str, float] = field(default_factory=dict[str, float])  # the script's, of the newest env step
     records: list[list[float]] = field(default_factory=list[list[float]])  # (elapsed, env_steps, updates) each
 
+    def __post_init__(self) -> None:
+        self._kept = 0  # records of the processes before this one
+
     def stepped(self, env_steps: int, values: Mapping[str, float]) -> None:
         """Count a step of the games."""
         self.before = self.env_steps
@@ -49,7 +52,7 @@ class Counters:
 
     def record(self, elapsed: float) -> float | None:
         """Note how far the run is after `elapsed` seconds; return env steps/s since the last time, None without one."""
-        since = self.records[-1] if self.records else [elapsed, self.env_steps, self.updates]
+        since = self.records[-1] if len(self.records) > self._kept else [elapsed, self.env_steps, self.updates]
         self.records.append([elapsed, self.env_steps, self.updates])
         seconds = elapsed - since[0]
         return (self.env_steps - since[1]) / seconds if seconds > 0 else None
@@ -57,8 +60,9 @@ class Counters:
     @property
     def recent_speed(self) -> float | None:
         """Mean env steps/s of the last seconds: between two records alone there may be little but a pause."""
-        newest = self.records[-1] if self.records else None
-        earlier = [record for record in self.records[-1000:-1] if newest and record[0] < newest[0]]
+        own = self.records[max(self._kept, len(self.records) - 1000) :]
+        newest = own[-1] if own else None
+        earlier = [record for record in own[:-1] if newest and record[0] < newest[0]]
         if newest is None or not earlier:
             return None
         since = next((record for record in earlier if record[0] >= newest[0] - RECENT_SECONDS), earlier[-1])
@@ -67,8 +71,9 @@ class Counters:
     @property
     def median_speed(self) -> float | None:
         """Median env steps/s between two records since the first update."""
-        trained = [record for record in self.records if record[2] > 0]
-        speeds = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in itertools.pairwise(trained) if b[0] > a[0]]
+        parts = (self.records[: self._kept], self.records[self._kept :])  # between them the run stood still
+        pairs = [pair for part in parts for pair in itertools.pairwise(part) if pair[0][2] > 0]
+        speeds = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in pairs if b[0] > a[0]]
         return statistics.median(speeds) if speeds else None
 
     @property
@@ -85,3 +90,4 @@ class Counters:
         """Have the counters of `state`."""
         for name in asdict(self):
             setattr(self, name, state[name])
+        self._kept = len(self.records)

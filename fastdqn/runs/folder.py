@@ -109,9 +109,9 @@ def running_in(run: Path) -> str | None:
         with lock.acquire(timeout=0):
             return None
     except filelock.Timeout:
-        return _named(run)
+        return process_named(run / RUNNING)
     except OSError:  # of a folder in which this user cannot write
-        return _named(run) if (run / RUNNING).exists() else None
+        return process_named(run / RUNNING) if (run / RUNNING).exists() else None
 
 
 def hold(run: Path) -> filelock.BaseFileLock:
@@ -126,7 +126,7 @@ def hold(run: Path) -> filelock.BaseFileLock:
     try:
         lock.acquire(timeout=LOCK_SECONDS)
     except filelock.Timeout as error:
-        raise UserError(f"The run {run} is still going on, in {_named(run)}.") from error
+        raise UserError(f"The run {run} is still going on, in {process_named(run / RUNNING)}.") from error
     write_json(run / RUNNING, {"pid": os.getpid(), "host": socket.gethostname()})
     return lock
 
@@ -194,10 +194,10 @@ def _refuse_links(run: Path) -> None:
             raise UserError(f"{path} is a link, and a run writes into its folder; put the file itself there.")
 
 
-def _named(run: Path) -> str:
-    """Return which process a run says that it is going on in."""
+def process_named(path: Path) -> str:
+    """Return which process a file names as the one in which something is going on."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        said: dict[str, Any] = json.loads((run / RUNNING).read_text(encoding="utf-8"))
+        said: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         elsewhere = "" if said["host"] == socket.gethostname() else f" of {said['host']}"
         return f"process {int(said['pid'])}{elsewhere}"
     return "another process"

@@ -70,7 +70,7 @@ class StopTest:
     def discard(self, envs: NDArray[np.bool_] | None) -> None:
         """Take note that the unfinished games of these places, (N,), are gone, and others have begun there."""
         if envs is not None:
-            self.play(len(envs))
+            self.play(max(len(envs), len(self._playing)))  # those of other ranks have others who tell them
             for place in np.flatnonzero(envs).tolist():
                 self._begin(place)
 

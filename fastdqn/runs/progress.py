@@ -141,7 +141,7 @@ class Progress:
     def _doing(self) -> str:
         counters = self._counters
         left = self._warm_up + counters.discarded_at - counters.env_steps
-        return f"{left:,} env steps to the first update" if counters.updates == 0 and left > 0 else "training"
+        return f"{left:,} env steps to the first update" if left > 0 else "training"
 
     def _draw(self, live: Live) -> None:
         display = self._display()

@@ -11,6 +11,7 @@ import psutil
 import torch
 from torch import Tensor
 
+from fastdqn import process
 from fastdqn.errors import Interrupted
 from fastdqn.options.run import RunSettings
 from fastdqn.runs.checkpointing import REPLAY
@@ -208,14 +209,19 @@ class FollowingRun:
         self._parts: Mapping[str, Part] = {}
 
     def __enter__(self) -> FollowingRun:
+        self._running = process.running()  # torchrun hands a signal to every rank
+        self._running.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        if error is None:
-            while (order := self._company.tell(0, writing=True)) != LEAVE:  # the checkpoint at the end
-                self._give_state(order)
+        try:
+            if error is None:
+                while (order := self._company.tell(0, writing=True)) != LEAVE:  # the checkpoint at the end
+                    self._give_state(order)
+        finally:
+            self._running.__exit__(kind, error, trace)
         return isinstance(error, Interrupted)
 
     @property

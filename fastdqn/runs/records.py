@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any, TextIO
@@ -106,6 +107,12 @@ class Records:
         for file in self._files():
             file.flush()
 
+    def keep(self) -> None:
+        """Let everything that was written reach the disk, as a checkpoint does that says how much there is."""
+        for file in self._files():
+            file.flush()
+            os.fsync(file.fileno())
+
     def sizes(self) -> dict[str, int]:
         """Return how long each log is now."""
         return {path.name: path.stat().st_size for path in self._paths()}
@@ -117,8 +124,10 @@ class Records:
                 file.truncate(sizes.get(path.name, 0))
 
     def longer(self, sizes: Mapping[str, int]) -> bool:
-        """Tell whether anything was logged after the checkpoint that says these sizes."""
-        return bool(self._longer(sizes))
+        """Tell whether anything was logged after the checkpoint that says these sizes. TensorBoard's files do not say:
+        each process has one.
+        """
+        return any(path.suffix == ".jsonl" for path in self._longer(sizes))
 
     def _longer(self, sizes: Mapping[str, int]) -> list[Path]:
         logs = [path for path in self._paths() if path.name != self._board.name]

@@ -243,6 +243,8 @@ class Run:
         """
         if self.reason is not None:
             return True
+        if self._is_as_resumed():  # it may have been over already
+            reason = reason or self.stop.reason(self.env_steps)
         self.neighbours.look()
         seconds, began = self.options.train_seconds, self._first_update_here
         if reason is not None:
@@ -262,8 +264,13 @@ class Run:
                 with saving(self.folder):
                     self._checkpoint()
             return False
-        self._record(time.perf_counter())
+        if not self._is_as_resumed():
+            self._record(time.perf_counter())
         return True
+
+    def _is_as_resumed(self) -> bool:
+        """Tell whether the run was resumed and nothing has been played since."""
+        return self.env_steps == self.begun > 0
 
     def _record(self, now: float) -> None:
         """Write the counters; the only place that waits for the device."""
@@ -283,7 +290,7 @@ class Run:
 
     def _checkpoint(self) -> None:
         """Begin a checkpoint of now, and save the weights of the same moment: whoever steps them stands until then."""
-        self._logs.flush()
+        self._logs.keep()
         self._checkpointing.begin(self.env_steps, self._state())
         self.weights.save()
 
@@ -305,9 +312,12 @@ class Run:
         return Limits.of(run.stop_score, run.max_env_steps, run.max_minutes, time.monotonic() - process.elapsed())
 
     def _finish(self) -> None:
-        if self.begun and self.env_steps == self.begun and (self.folder / "summary.json").exists():
+        if self._is_as_resumed() and (self.folder / "summary.json").exists():
             said = f"nothing to do: the run was over ({self.reason}) after {self.env_steps:,} env steps"
-            self._progress.say(f"{said}; raise its limits to continue")
+            said += "; raise its limits to continue"
+            if self.reason == "interrupted":
+                said = f"stopped at env step {self.env_steps:,}, where it was resumed: its folder is as it was"
+            self._progress.say(said)
             return
         summary = self._save()
         with saving(self.folder):

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -19,45 +18,13 @@ from fastdqn.envs.games import title_of
 from fastdqn.envs.scores import human_normalised
 from fastdqn.tools.labels import Groups, shared_agent
 from fastdqn.tools.reading import Chosen, RunData, chosen
+from fastdqn.tools.report.metrics import intervals_of
 
-BOOTSTRAPS = 2000
-LEVEL = 0.95
 NARROW = 14  # letters of a label, at least
 ABOUT = (
     "IQM: of scores the mean of their middle half, and its 95% interval by bootstrap over the runs; of minutes, env "
     "steps and speeds the median."
 )
-
-
-class Interval(NamedTuple):
-    """An estimate and what it may be."""
-
-    value: float
-    low: float
-    high: float
-
-
-def interquartile_mean(scores: NDArray[np.float64]) -> float:
-    """Return the mean of the middle half of all scores: a quarter is cut off at each end (Agarwal et al. 2021).
-
-    Where a quarter is no whole number of scores, so many are cut off as are whole, as scipy's and rliable's do.
-    """
-    ordered = np.sort(scores, axis=None)
-    cut = int(0.25 * ordered.size)
-    return float(ordered[cut : ordered.size - cut].mean())
-
-
-def bootstrap(scores: NDArray[np.float64], seed: int = 0) -> Interval:
-    """Return the interquartile mean of `scores` (runs,) and its 95% interval by the percentile bootstrap over runs.
-
-    Agarwal et al. 2021, section 4.1; with one game the stratified bootstrap is this one.
-    """
-    rng = np.random.default_rng(seed)
-    drawn = rng.integers(scores.size, size=(BOOTSTRAPS, scores.size))
-    means = np.array([interquartile_mean(scores[row]) for row in drawn])
-    tail = (1.0 - LEVEL) / 2.0
-    low, high = np.quantile(means, [tail, 1.0 - tail]).tolist()
-    return Interval(interquartile_mean(scores), low, high)
 
 
 def _reached(run: RunData, name: str, unit: float) -> float | None:
@@ -220,8 +187,9 @@ def _together(kind: Chosen, columns: Sequence[Column]) -> list[list[str]]:
         values = [value for value in map(column.of, runs) if value is not None]
         cells = ["-", "", ""]
         if len(values) == len(runs):
-            found = bootstrap(np.array(values)) if column.score else [statistics.median(values)]
-            cells[: len(found)] = [column.form.format(value) for value in found]
+            iqm = intervals_of({"": np.array(values)})["iqm"]  # of one game
+            found = iqm if column.score else [statistics.median(values)]
+            cells[: len(found)] = ["-" if value is None else column.form.format(value) for value in found]
         for line, cell in zip(lines, cells, strict=True):
             line.append(cell)
     return lines

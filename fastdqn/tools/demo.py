@@ -16,6 +16,7 @@ from typing import Any
 
 from fastdqn.errors import RunError, UserError
 from fastdqn.runs.weights import FILE
+from fastdqn.terminal import say
 from fastdqn.tools.share import FILES, pack
 
 MOST_BYTES = 3_000_000
@@ -64,7 +65,7 @@ def main() -> int:
     except (UserError, RunError) as error:
         sys.stderr.write(f"error: {error}\n")
         return error.exit_code
-    print(f"{PLACE}: {size / 1e6:.2f} MB; fastdqn evaluate demo --epsilon 0.02 plays 100 games with it")
+    say(f"{PLACE}: {size / 1e6:.2f} MB; fastdqn evaluate demo --epsilon 0.02 plays 100 games with it")
     return 0
 
 

@@ -22,9 +22,9 @@ def evaluate_final(run: Run, count: int, at_once: int) -> None:
     """Let the final weights of a run that has made all its env steps play whole games by the protocol of Atari-100k,
     and write what they score into its summary.json as `evaluation`.
 
-    Games, random actions and so the scores follow from the run's seed alone: an evaluation that was stopped is repeated
-    when the run is resumed, and one that is there already is not. Environments of one's own are played as they were
-    trained.
+    Games, random actions and so the scores follow from the run's seed and `at_once` alone: an evaluation that was
+    stopped is repeated when the run is resumed, and one that is there already is not. Environments of one's own are
+    played as they were trained.
 
     Args:
         run: that has ended.
@@ -53,7 +53,7 @@ def evaluate_final(run: Run, count: int, at_once: int) -> None:
         found = score.as_dict(games.rom_of(run.game) if games.is_atari(run.game) else "")
         trained = run.counters
         seconds = summary["elapsed"] - (trained.first_update or 0.0)
-        summary["evaluation"] = {"protocol": PROTOCOL, "epsilon": PROTOCOLS[PROTOCOL].epsilon, **found}
+        summary["evaluation"] = {"protocol": protocol_of(run.game), "epsilon": PROTOCOLS[PROTOCOL].epsilon, **found}
         summary["minutes"] = round(summary["elapsed"] / 60.0, 2)
         summary["samples_per_s"] = round(trained.samples / seconds, 1) if seconds > 0 else None
         with saving(run.folder):
@@ -63,17 +63,21 @@ def evaluate_final(run: Run, count: int, at_once: int) -> None:
         let_go(run.folder, lock)
 
 
+def protocol_of(game: str) -> str:
+    """Return the protocol of the evaluation: Atari-100k's, or for an environment of one's own the training's."""
+    return PROTOCOL if games.is_atari(game) else "training"
+
+
 def _played(run: Run, count: int, at_once: int, seed: int, console: Any) -> Score:
     threads = run.options.threads or process.cores()
     torch.set_num_threads(threads)
-    atari = games.is_atari(run.game)
-    agent = load_agent(run.folder, run.device, None if atari else run.game)
+    agent = load_agent(run.folder, run.device, None if games.is_atari(run.game) else run.game)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(f"{count} games with the final weights", total=count)
         return evaluate(
             agent,
-            PROTOCOL if atari else "training",
+            protocol_of(run.game),
             min(at_once, count),
             seed,
             episodes=count,

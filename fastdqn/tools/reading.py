@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fastdqn.envs import games
 from fastdqn.errors import UserError
-from fastdqn.options.groups import LARGEST
+from fastdqn.options.fields import LARGEST
 from fastdqn.runs.folder import read_config, running_in
 from fastdqn.runs.limits import WINDOW_EPISODES
 
@@ -71,10 +71,15 @@ class RunData(NamedTuple):
         lines = self.episodes
         if games > 1 and all("began" in line for line in lines):
             lines = sorted(lines, key=lambda line: line["began"])
-        total = np.concatenate(([0.0], np.cumsum(_column(lines, "score"))))
-        end = np.arange(1, len(lines) + 1)
-        begin = np.maximum(end - games, 0)
-        return np.maximum.accumulate(_column(lines, axis)), (total[end] - total[begin]) / (end - begin)
+        return np.maximum.accumulate(_column(lines, axis)), moving_average(_column(lines, "score"), games)
+
+
+def moving_average(scores: NDArray[np.float64], games: int = WINDOW_EPISODES) -> NDArray[np.float64]:
+    """Return the mean of the last `games` scores at each of them, of all where there are fewer yet."""
+    total = np.concatenate(([0.0], np.cumsum(scores)))
+    end = np.arange(1, len(scores) + 1)
+    begin = np.maximum(end - games, 0)
+    return (total[end] - total[begin]) / (end - begin)
 
 
 def read_run(folder: Path) -> RunData:

@@ -16,6 +16,7 @@ from fastdqn import process
 from fastdqn.errors import RunError, UserError
 from fastdqn.options.parts import VARIANTS, Variant
 from fastdqn.options.presets import changed
+from fastdqn.terminal import say
 from fastdqn.tools.compare import notes_of, show, table_of
 from fastdqn.tools.labels import grouped
 from fastdqn.tools.plot import draw_curves
@@ -70,7 +71,7 @@ def run_series(
     planned = [(seed, name) for seed in seeds for name in named]
     with process.running():
         for seed, name in planned:
-            print(f"--- {name}, seed {seed}", flush=True)
+            say(f"--- {name}, seed {seed}")
             into = folder / f"{name}-{seed}"
             own = (*named[name], "--seed", str(seed), "--runs-dir", str(into))
             code = _finish(subprocess.Popen([sys.executable, str(script), *common, *own]))
@@ -82,7 +83,7 @@ def run_series(
         groups = grouped(runs)
         draw_curves(groups, folder / "curves.png")
         show(table_of(groups), notes_of(groups))
-        print(f"written: {folder / 'curves.png'}")
+        say(f"written: {folder / 'curves.png'}")
     return code
 
 
@@ -95,7 +96,7 @@ def distinct(variants: Mapping[Variant, Any]) -> tuple[Variant, ...]:
         if same is None:
             kept[variant] = unnamed
         else:
-            print(f"{variant} is {same} with these options, and is left out", flush=True)
+            say(f"{variant} is {same} with these options, and is left out")
     return tuple(kept)
 
 

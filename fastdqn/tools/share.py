@@ -23,6 +23,7 @@ from fastdqn.options.presets import changed
 from fastdqn.options.run import RunOptions
 from fastdqn.runs.folder import read_config, write_json, write_whole
 from fastdqn.runs.weights import FILE, read_weights, write_weights
+from fastdqn.tools.evaluate import load_agent
 
 CONFIG, CARD = "config.json", "README.md"
 FILES = (CONFIG, FILE, CARD)
@@ -63,6 +64,18 @@ def unpack(source: Path, folder: Path, own_game: str | None, name: str) -> None:
     """
     if folder.exists():
         raise UserError(f"{folder} is there already; name another place with --into.")
+    try:
+        weights, config = _looked_at(source, own_game, name)
+    except UserError as error:  # nobody knows the folder that it was fetched into
+        raise UserError(str(error).replace(str(source), name)) from error
+    _write(folder, weights, config, f"Pulled from {name}.\n")
+
+
+def _looked_at(source: Path, own_game: str | None, name: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Return weights and options in a folder of somebody else's; raise what `unpack` raises.
+
+    Weights must fit the network that the options describe, but for environments of one's own, which are not loaded.
+    """
     for file in FILES:
         if (source / file).is_symlink():
             raise UserError(f"{name} cannot be pulled: its {file} is a link.")
@@ -74,8 +87,9 @@ def unpack(source: Path, folder: Path, own_game: str | None, name: str) -> None:
     if not {"dqn", "a2c", "ppo", "sac"} & config.keys():
         raise UserError(f"{name} cannot be pulled: it is no agent that is known here.")
     games.refuse_code(source, config["game"]["name"], own_game)
-    page = f"Pulled from {name}.\n"
-    _write(folder, weights, config, page)
+    if not games.is_custom(config["game"]["name"]):
+        load_agent(source, torch.device("cpu"))
+    return weights, config
 
 
 def shared_config(run: Path) -> dict[str, Any]:
@@ -106,7 +120,9 @@ def card_of(run: Path, config: dict[str, Any]) -> str:
     own = "" if games.is_atari(game) else f" --game {game}"
     lines += [f"fastdqn evaluate runs/pulled{own}", f"fastdqn watch runs/pulled{own}", "```", ""]
     seed, steps = config["run"]["seed"], _summary(run).get("env_steps")
-    said = "" if steps is None else f", {steps:,} env steps of 4 frames"
+    skip = config["game"]["frame_skip"]
+    each = f" of {skip} frames" if games.is_atari(game) else ""
+    said = "" if steps is None else f", {steps:,} env steps{each}"
     lines += [f"Trained by fastdqn {config.get('version')}, seed {seed}{said}; all options are in config.json.", ""]
     return "\n".join(lines)
 

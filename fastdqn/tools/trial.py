@@ -43,7 +43,7 @@ from fastdqn.runs.limits import WINDOW_EPISODES
 from fastdqn.runs.run import Run
 from fastdqn.tools.evaluate import Agent, evaluate, load_agent
 from fastdqn.tools.plot import COLORS, LINES, WIDTH, tidy
-from fastdqn.tools.reading import RunData, read_run
+from fastdqn.tools.reading import RunData, moving_average, read_run
 
 POINTS = 100
 """Of a curve, evenly spaced in env steps."""
@@ -156,14 +156,6 @@ def curves_of(sessions: Sequence[Games], over: Axis = "session_env_steps") -> Cu
     updates = [np.interp(grid, x, games.session_updates) for x, games in zip(steps, sessions, strict=True)]
     scores = [np.interp(grid, x, moving_average(games.score)) for x, games in zip(steps, sessions, strict=True)]
     return Curves(grid, np.stack(updates), np.stack(scores))
-
-
-def moving_average(scores: Curve, games: int = WINDOW_EPISODES) -> Curve:
-    """Return the mean of the last `games` scores at each of them, of all where there are fewer yet."""
-    total = np.concatenate(([0.0], np.cumsum(scores)))
-    end = np.arange(1, len(scores) + 1)
-    begin = np.maximum(end - games, 0)
-    return (total[end] - total[begin]) / (end - begin)
 
 
 def measures(curves: Curves, random: float | None) -> dict[str, float | None]:

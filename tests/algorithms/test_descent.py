@@ -99,6 +99,8 @@ def test_a_group_says_how_far_its_gradient_may_go() -> None:
     norm = learner.descent.step(learner.group._replace(max_norm=1e-3))
     assert norm is not None
     assert norm.item() > 1e-2
+    clipped = [parameter.grad for parameter in learner.group.parameters if parameter.grad is not None]
+    assert torch.nn.utils.get_total_norm(clipped).item() == pytest.approx(1e-3, rel=1e-3)
 
 
 def test_the_learning_rate_reaches_the_optimiser() -> None:

@@ -11,7 +11,7 @@ import torch
 
 from fastdqn.algorithms.sac import ControlPolicy, SACLearner, Settings, squashed
 from fastdqn.networks.control import GaussianActor, TwinCritic
-from fastdqn.seam import Learner
+from fastdqn.seam import Group, Learner
 from fastdqn.types import Batch
 from tests.helpers.sb3 import SACReference
 
@@ -81,6 +81,11 @@ class ActorFirst(SACLearner):
             sorted(self._groups, key=lambda group: ("temperature", "actor", "critic").index(group.name))
         )
         return super().update(batch)
+
+    def stepped(self, group: Group) -> None:
+        drawn = self._drawn
+        super().stepped(group)
+        self._drawn = None if group.name == "critic" else drawn  # which comes last, with the same noise
 
 
 class NewTemperature(SACLearner):

@@ -64,6 +64,7 @@ def test_the_games_alone_are_timed(words: tuple[str, ...]) -> None:
     [
         *(("--game", "pnog"), ("--what", "update", "--device", "moon"), ("--frame-size", "3")),
         *(("--form", "sac"), ("--form", "sac", "--game", "CartPole-v1", "--wrappers", "vector")),
+        *(("--what", "update", "--batch-size", "0"), ("--seconds", "0")),
     ],
 )
 def test_mistakes_are_one_sentence(words: tuple[str, ...]) -> None:

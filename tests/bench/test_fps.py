@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import time
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 import torch
+from rich.console import Console
 
 from bench import fps, fps_ladder
+from bench.fps_table import print_table
 from fastdqn.errors import RunError, UserError
 from tests.helpers.scripts import ROOT, answer
 
@@ -79,6 +83,16 @@ def test_only_names_scripts_by_number() -> None:
     ]
     with pytest.raises(UserError, match="one script"):
         fps.rows_of(fps.BenchOptions(sweep="steps=1..2", only="02,03"))
+    for options, said in (
+        (fps.BenchOptions(only="09,09"), "09_cuda_graph would be timed twice"),
+        (fps.BenchOptions(only="1,10"), "10_rainbow would be timed twice"),
+        (fps.BenchOptions(sweep="steps=1,1"), "steps=1 would be timed twice"),
+        (fps.BenchOptions(only="09 --game breakout"), "give --game to the bench"),
+        (fps.BenchOptions(only="09", extra=("--game=breakout",)), "give --game to the bench"),
+        (fps.BenchOptions(only="01 'x"), "a quotation mark has no end"),
+    ):
+        with pytest.raises(UserError, match=said):
+            fps.rows_of(options)
 
 
 def test_every_script_of_the_ladder_is_timed() -> None:
@@ -165,6 +179,23 @@ def test_each_row_has_its_own_ceilings() -> None:
         "env": ("--wrappers", "vector", "--num-envs", "4"),
         "update": ("--form", "fast", "--batch-size", "32", "--threads", "1", "--precision", "bf16"),
     }
+
+
+def test_what_the_ceilings_cannot_be_asked_for_has_none() -> None:
+    """A share of another network's speed, or of another algorithm's, would be a false one."""
+    rungs = {rung.script[:2]: rung for rung in fps_ladder.LADDER}
+    trial = {"batch_size": 256, "players": 1, "games": 4}
+    counts = {"samples_per_step": 1.0, **trial, "profile": {}, "env_steps_per_s": 10.0, "updates_per_s": 1.0}
+    counts |= {"peak_rss_bytes": 1e9, "peak_device_bytes": 0}
+    stamp = {"gpu": None, "cpu": "c", "cores": 2, "commit": "d", "packages": defaultdict(str)}
+    for number, words in (("33", ("--algorithm", "ppo")), ("31", ("--hidden=64",))):
+        row = fps_ladder.Row(number, rungs[number], words)
+        assert fps.ceilings_of(row, trial, fps.BenchOptions()) == {}
+        (line,) = fps.summarise([row], {number: [counts]}, {}, fps.BenchOptions())
+        assert line["share_of_env_only"] is line["share_of_update_only"] is None
+        console = Console(record=True, width=150, file=io.StringIO())
+        print_table(console, [line], {}, stamp)
+        assert console.export_text().count(" - ") == 2
 
 
 def test_all_that_play_are_counted() -> None:

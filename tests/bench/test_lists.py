@@ -21,6 +21,16 @@ def test_what_is_no_list_is_one_sentence(said: str) -> None:
         names(said, "--these", ("one", "two"), "kind")
 
 
+def test_nothing_is_listed_twice() -> None:
+    """Figures of both would be taken together, or one of them be lost."""
+    with pytest.raises(UserError, match=r"^--only has ppo twice\.$"):
+        names("ppo,sac, ppo", "--only", ("ppo", "sac"), "algorithm")
+    with pytest.raises(UserError, match=r"^--worlds has 2 twice\.$"):
+        whole_numbers("2,02", "--worlds")
+    with pytest.raises(UserError, match=r"^--mbytes has 0\.5 twice\.$"):
+        numbers("0.5,0.50", "--mbytes")
+
+
 @pytest.mark.parametrize("said", ["inf", "nan", "1e999"])
 def test_a_number_is_finite(said: str) -> None:
     with pytest.raises(UserError, match="above 0"):

@@ -36,6 +36,26 @@ def test_help_is_quick_and_complete() -> None:
         assert option.lower() in said.stdout.lower()
 
 
+@pytest.mark.parametrize("words", [("train",), ("evaluate", "demo", "--episodes", "1", "--max-minutes", "0.02")])
+def test_nobody_reads_what_is_printed(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """As `fastdqn train | head -1`, whose reader ends at once."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "fastdqn.cli.main", *words]
+    with os.fdopen(writer, "wb") as out:
+        done = subprocess.run(
+            command,
+            stdout=out,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            timeout=120,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_evaluate_says_and_writes_what_it_found(runs: TrainedRuns) -> None:
     done = fastdqn("evaluate", str(runs["09"]), "--episodes", "3", "--num-envs", "2")
     assert done.returncode == 0, done.stderr

@@ -11,14 +11,17 @@ import subprocess
 import sys
 import termios
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from fastdqn.errors import UserError
+from fastdqn import process
+from fastdqn.cli import scripts
+from fastdqn.errors import RunError, UserError
 from fastdqn.execution.devices import prepare_device
 from tests.helpers import forks
-from tests.helpers.scripts import ROOT, parse, script_says
+from tests.helpers.scripts import ROOT, loaded, parse, script_says
 from tests.helpers.versions import INVALID_CHOICE
 
 SCRIPTS = sorted(path.name for path in (ROOT / "experiments").glob("[0-9]*.py"))
@@ -69,7 +72,11 @@ def device_of(script: str, *words: str) -> torch.device:
         "--epsilon-final -0.1",
         "--epsilon-decay -1",
         "--seed -1",
+        f"--seed {2**63}",
+        "--max-minutes inf",
+        "--train-seconds inf",
         "--threads 0",
+        "--threads 99999999999",
         "--frame-skip 0",
         "--noop-max -1",
         "--frame-stack 0",
@@ -91,6 +98,61 @@ def test_bad_values_and_contradictions_are_one_sentence(argv: str) -> None:
     message = str(caught.value)
     assert "\n" not in message
     assert re.search(r"[.;?]$", message)
+
+
+@pytest.mark.parametrize(
+    ("script", "argv", "said"),
+    [
+        ("12_atari_100k", "--num-envs 2 --gradient-threads 2", "--gradient-threads is not for 12"),
+        ("09_cuda_graph", "--learning-rate-decay 1000", "--final-learning-rate; give both"),
+        ("31_sac", "--temperature 0.1 --target-entropy -2", "are of a temperature that is learnt"),
+        ("31_sac", "--temperature 0.1 --initial-temperature 2", "are of a temperature that is learnt"),
+        ("41_ppo_ranks", "--frame-scale inf", "--frame-scale must be a finite number"),
+        ("41_ppo_ranks", "--rank-timeout inf", "--rank-timeout must be a finite number"),
+    ],
+)
+def test_what_would_go_unnoticed_is_one_sentence(script: str, argv: str, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        parse(script, *argv.split())
+
+
+def test_the_end_of_a_run_is_said_in_seconds_too() -> None:
+    words = ("--stop-score", "None", "--max-env-steps", "None", "--train-seconds", "5")
+    assert parse("02_play_steps", *words).run.describe_end() == "stops 5 s after the first update"
+
+
+def test_too_little_memory_is_one_sentence(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """PyTorch's own words for it on a CPU, for real, and numpy's."""
+
+    def of_numpy() -> None:
+        raise MemoryError("Unable to allocate 7.45 TiB for an array")
+
+    monkeypatch.setattr(sys, "argv", ["02"])
+    for fail in (lambda: torch.empty(2**46), of_numpy):
+
+        def train(_: object, fail: Any = fail) -> int:
+            fail()
+            return 0
+
+        with pytest.raises(SystemExit) as end:
+            scripts.start(train, loaded("02_play_steps").options_type, "")
+        assert end.value.code == 1
+        said = capsys.readouterr().err
+        assert said == "error: The memory of this machine did not suffice; lower --batch-size.\n"
+
+
+def test_what_could_not_be_saved_after_ctrl_c_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """128 + the signal's number says that there is a checkpoint."""
+
+    def train(_: object) -> int:
+        raise RunError("Cannot write to it: No space left on device.")
+
+    monkeypatch.setattr(process, "exit_code", lambda: 130)
+    monkeypatch.setattr(sys, "argv", ["02"])
+    for work, code in ((train, 1), (lambda _: 0, 130)):
+        with pytest.raises(SystemExit) as end:
+            scripts.start(work, loaded("02_play_steps").options_type, "")
+        assert end.value.code == code
 
 
 def test_cuda_where_there_is_none_is_one_sentence() -> None:

@@ -20,23 +20,47 @@ def flags_of(script: str) -> frozenset[str]:
 
 @functools.cache
 def every_flag() -> frozenset[str]:
-    return frozenset[str]().union(*(flags_of(path.stem) for path in (ROOT / "experiments").glob("[0-9]*.py")))
+    return frozenset[str]().union(*map(flags_of, scripts()))
+
+
+def scripts() -> list[str]:
+    return [path.stem for path in sorted((ROOT / "experiments").glob("[0-9]*.py"))]
 
 
 @pytest.mark.parametrize("other", SYNONYMS)
 def test_every_answer_names_an_option_and_no_option_is_a_synonym(other: str) -> None:
-    assert SYNONYMS[other].ours in every_flag()
     assert other not in every_flag()
-    said = answer(other, every_flag())
-    assert said is not None
-    assert said.startswith(f"There is no option {other}; fastdqn calls it {SYNONYMS[other].ours}")
-    assert said.endswith(".")
+    for synonym in SYNONYMS[other]:
+        having = [flags for flags in map(flags_of, scripts()) if {synonym.ours, synonym.beside} - {""} <= flags]
+        assert having, synonym.ours
+        found = [said for said in (answer(other, flags) for flags in having) if said is not None]
+        start = f"There is no option {other}; fastdqn calls it "
+        assert all(said.startswith(start) and said.endswith(".") and "does not have" not in said for said in found)
+        assert any(said.startswith(f"{start}{synonym.ours}") for said in found)  # nobody else is in its way everywhere
+
+
+@pytest.mark.parametrize(
+    ("script", "flag", "said"),
+    [
+        ("41_ppo_ranks", "--num-steps", "calls it --rollout-steps, which counts the steps of each game."),
+        ("09_cuda_graph", "--num-steps", "calls it --max-env-steps, which counts env steps"),
+        ("41_ppo_ranks", "--minibatch-size", "calls it --batch-size."),
+        ("09_cuda_graph", "--minibatch-size", "calls it --batch-size, for each env step: --steps multiplies it."),
+        ("41_ppo_ranks", "--n-steps", "calls it --rollout-steps"),
+        ("20_a2c", "--n-steps", "calls it --n-step."),
+        ("31_sac", "--train-freq", "calls it --steps-per-update, the env steps for each update."),
+        ("31_sac", "--ent-coef", "calls it --temperature"),
+        ("41_ppo_ranks", "--ent-coef", "calls it --entropy-weight."),
+        ("01_baseline", "--ent-coef", "calls it --temperature or --entropy-weight, which this command does not have."),
+    ],
+)
+def test_an_answer_is_of_the_script_that_was_asked(script: str, flag: str, said: str) -> None:
+    assert said in (answer(flag, flags_of(script)) or "")
 
 
 @pytest.mark.parametrize("flag", OF_RANKS)
 def test_what_some_scripts_alone_have_is_said_of_all_of_them(flag: str) -> None:
-    scripts = [path.stem for path in sorted((ROOT / "experiments").glob("[0-9]*.py"))]
-    having = [script[:2] for script in scripts if flag in flags_of(script)]
+    having = [script[:2] for script in scripts() if flag in flags_of(script)]
     which = f"{', '.join(having[:-1])} and {having[-1]}"
     assert answer(flag, ()) == f"There is no option {flag} here; the scripts {which} have it."
 
@@ -46,7 +70,10 @@ def test_what_some_scripts_alone_have_is_said_of_all_of_them(flag: str) -> None:
     [
         (("--lr", "1e-4"), "There is no option --lr; fastdqn calls it --learning-rate."),
         (("--lr=1e-4",), "There is no option --lr; fastdqn calls it --learning-rate."),
-        (("--total_timesteps", "9"), "calls it --max-env-steps, which counts env steps (4 frames each)."),
+        (
+            ("--total_timesteps", "9"),
+            "calls it --max-env-steps, which counts env steps, of 4 frames each in Atari's games.",
+        ),
         (("--env", "Pong-v5"), "calls it --game."),
         (
             ("--exploration-fraction", "0.1"),

@@ -58,6 +58,21 @@ def test_emulators_resume_exactly(tmp_path: Path, steps: int) -> None:
     assert play(once_more, np.random.default_rng(2), 200) == play(there, np.random.default_rng(2), 200)
 
 
+def test_a_game_that_has_just_begun_resumes_exactly(tmp_path: Path) -> None:
+    """Nothing has been played in it yet, so that its frame is the reset's."""
+    there, here = (AtariVector("breakout", GameOptions(), 1, SEED, threads=1) for _ in range(2))
+    there.reset()
+    rng = np.random.default_rng(0)
+    begun = 0
+    for _ in range(600):
+        if play(there, rng, 1)[0][3] == [True]:
+            here.reset()
+            begun += 1
+            assert not here.load(through_a_file(tmp_path / str(begun), there)).any()
+            np.testing.assert_array_equal(here.newest, there.newest)
+    assert begun > 2
+
+
 @pytest.mark.parametrize("steps", [1700])
 @pytest.mark.slow
 def test_games_that_end_while_they_wait_for_their_turn_resume_exactly(tmp_path: Path, steps: int) -> None:
@@ -80,6 +95,7 @@ def test_what_cannot_be_repeated_begins_anew(tmp_path: Path) -> None:
     here.reset()
     first = here.newest.copy()
     assert here.load(through_a_file(tmp_path, there)).tolist() == [True] * 3
+    assert not np.array_equal(here.newest, first)  # others than the very first ones
     observed = play(here, np.random.default_rng(1), 2)
     assert [step[3] for step in observed] == [[True] * 3, [False] * 3]
     assert observed[0][0] == [0.0] * 3
@@ -93,7 +109,6 @@ def test_what_cannot_be_repeated_begins_anew(tmp_path: Path) -> None:
     assert here.load(state).tolist() == [False, True, False]
     observed = play(here, np.random.default_rng(1), 100)
     assert [step[3] for step in observed[:2]] == [[False, True, False], [False] * 3]
-    assert not np.array_equal(here.newest, first)
     again = breakout()
     again.reset()
     assert not again.load(through_a_file(tmp_path / "b", here)).any()

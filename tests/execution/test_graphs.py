@@ -58,6 +58,26 @@ def losses_of(variant: Any, form: Form, device: torch.device, graphed: bool, bat
     return losses
 
 
+@pytest.mark.parametrize("bf16", [False, True])
+def test_a_graph_learns_on_from_the_weights_of_a_reset(device: torch.device, bf16: bool) -> None:
+    """Which are new ones in float32: what computes in bf16 must have them, too."""
+
+    def losses(graphed: bool) -> list[float]:
+        learner = learner_of("dqn", dataclasses.replace(CAPTURABLE, bf16=bf16), device)
+        replay = weighted_replay(False, device)
+        update = update_of(learner, replay, 4)
+        update = Graphed(update, replay.generator, learner.noise) if graphed else update
+        found: list[float] = []
+        for i in range(8):
+            if i == 5:
+                learner.reset(0.5, torch.Generator().manual_seed(7))
+            found.append(update().scalars["loss"].item())
+        return found
+
+    eager, graph = losses(False), losses(True)
+    assert eager == (graph if device == CPU else pytest.approx(graph, rel=5e-2 if bf16 else 5e-3))
+
+
 def test_a_series_of_losses_notices_each_change(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the next test compares would differ if a graph missed one of them."""
 

@@ -29,7 +29,7 @@ def test_a_stranger_on_the_line_is_nobody() -> None:
         assert presence.lost is None  # it has left as it should
 
 
-@pytest.mark.parametrize(("saves", "ends"), [(0.0, 0.1), (0.4, 0.35), (9.0, 0.5)])
+@pytest.mark.parametrize(("saves", "ends"), [(0.0, 0.1), (0.4, 0.35), (60.0, 0.5)])
 def test_who_writes_a_checkpoint_is_ended_when_it_is_whole(
     monkeypatch: pytest.MonkeyPatch, saves: float, ends: float
 ) -> None:

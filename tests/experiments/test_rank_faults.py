@@ -19,6 +19,7 @@ import psutil
 import pytest
 
 from fastdqn.execution.exchange import dist
+from fastdqn.runs.checkpoint import newest
 from tests.helpers import forks
 from tests.helpers.marks import posix_signals
 from tests.helpers.ranks import environment
@@ -283,6 +284,29 @@ def test_torchrun_joins(tmp_path: Path) -> None:
     assert "2 processes learn together" in done.stdout
     assert done.stdout.count("not solved (max-env-steps) after") == 1  # rank 0 alone says so
     assert summary(only_run(tmp_path))["env_steps"] >= 400
+
+
+@pytest.mark.slow
+def test_torchrun_that_is_told_to_stop(tmp_path: Path) -> None:
+    """Its agent hands the signal to every rank: they finish their round, and rank 0 writes a checkpoint of now."""
+    script = command("41_ppo_ranks", tmp_path, *PPO)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *script]
+    with subprocess.Popen(torchrun, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as agent:
+        try:
+            end = time.monotonic() + 120
+            while not any(tmp_path.glob("*/checkpoints/*.checkpoint")):
+                assert time.monotonic() < end
+                time.sleep(0.1)
+            agent.send_signal(signal.SIGTERM)
+            _, err = agent.communicate(timeout=60)
+        finally:
+            for one in psutil.Process(agent.pid).children(recursive=True) if agent.poll() is None else []:
+                one.kill()
+            agent.kill()
+    assert "is gone" not in err
+    said = summary(only_run(tmp_path))
+    assert said["reason"] == "interrupted"
+    assert newest(only_run(tmp_path)).env_steps == said["env_steps"]
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import psutil
 import pytest
 import torch
 
@@ -13,6 +14,7 @@ from fastdqn.replay.memory import (
     TRANSITION_OVERHEAD_BYTES,
     check_device_memory,
     check_memory,
+    describe_replay,
     frame_replay_bytes,
     frames_that_fit,
 )
@@ -25,7 +27,17 @@ def test_memory_of_a_list_replay_is_checked_before_the_run() -> None:
     with pytest.raises(UserError, match=r"needs 7\.7 GB, but 1\.0 GB .* --replay-size 130616 would fit"):
         check_memory(1_000_000, 10**9)
     with pytest.raises(UserError, match="would fit"):
-        build_list_replay(seeds_of(0), DQNOptions(replay_size=10**10))
+        build_list_replay(seeds_of(0), DQNOptions(replay_size=10**10), (4, 84, 84))
+
+
+def test_larger_frames_need_more() -> None:
+    assert check_memory(1_000, 10**9, 210**2) == 1_000 * (210**2 + TRANSITION_OVERHEAD_BYTES)
+    assert describe_replay(1_000_000, 210**2) == "replay: 1,000,000 transitions, up to 44.70 GB of memory"
+    available = psutil.virtual_memory().available
+    size = int(available / (84**2 + TRANSITION_OVERHEAD_BYTES) * 0.8)  # which 84x84 would leave room for
+    with pytest.raises(UserError, match="would fit"):
+        build_list_replay(seeds_of(0), DQNOptions(replay_size=size), (4, 210, 210))
+    assert frames_that_fit(1_000, 10**9, 210**2 * 1_000, 210**2) < frames_that_fit(1_000, 10**9, 210**2 * 1_000)
 
 
 def test_memory_is_what_was_said() -> None:

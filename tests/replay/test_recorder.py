@@ -9,6 +9,7 @@ import torch
 from fastdqn.replay.prioritized import PrioritizedReplay
 from fastdqn.replay.recorder import Recorder, few_rows
 from fastdqn.replay.returns import ReturnReplay
+from fastdqn.states import abandon
 from fastdqn.types import VectorStep
 from tests.helpers.replays import CPU, GAMMA, make_replay
 
@@ -54,6 +55,16 @@ def test_without_a_pause_the_replay_holds_what_it_would_without_a_recorder() -> 
     played(recorder, range(100))
     for one, other in zip(plain.sample(500), recorder.replay.sample(500), strict=True):
         assert (one is None and other is None) or torch.equal(one, other)
+
+
+def test_the_newest_stacks_are_saved_before_the_replay() -> None:
+    """Their few rows would else be waited for until all of the replay is compressed."""
+    recorder = make()
+    played(recorder, range(20))
+    state = recorder.state()
+    fetch = [name for name, said in state.items() if isinstance(said, dict) and "frames" in said]
+    assert fetch == ["shown", "replay"]
+    abandon(state)
 
 
 @pytest.mark.parametrize("prioritized", [False, True])

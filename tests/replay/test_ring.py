@@ -160,6 +160,16 @@ def test_draws_are_uniform_over_every_start(n_step: int) -> None:
     assert chi_square < len(starts) + 5 * np.sqrt(2 * len(starts))  # 5 sigma; four resets in a row are that rare
 
 
+def test_nothing_before_the_first_row_is_drawn() -> None:
+    """Where it is a reset, in a replay that begins with games that begin anew: all draws may be that row."""
+    replay = make_replay(16, 2, 1, side=36)
+    frames, none = np.zeros((2, 36, 36), np.uint8), np.zeros(2, bool)
+    replay.reset(frames)
+    replay.add(np.zeros(2, np.int64), VectorStep(frames, np.zeros(2, np.float32), none, none, ~none, ()))
+    time, _ = replay.draw(50)
+    assert set(time.tolist()) == {0}
+
+
 def test_new_draws_every_time_and_repeatable_by_seed() -> None:
     first, second = make_replay(64, 2, 1, side=36), make_replay(64, 2, 1, side=36)
     for replay in (first, second):

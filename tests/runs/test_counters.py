@@ -17,6 +17,23 @@ def test_the_speed_shown_is_that_of_seconds_not_of_a_pause() -> None:
     assert counters.recent_speed == pytest.approx(100.0)  # 900 in the 9 s since the first record of the last 10 s
 
 
+def test_the_time_between_two_processes_is_no_speed() -> None:
+    """It is imports, and loading of the checkpoint."""
+    first, second = Counters(), Counters()
+    for elapsed, env_steps in ((1.0, 100), (2.0, 200)):
+        first.env_steps, first.updates = env_steps, env_steps
+        first.record(elapsed)
+    second.load(first.state())
+    assert second.record(30.0) is None
+    assert second.recent_speed is None
+    second.env_steps += 200
+    assert second.record(32.0) == second.recent_speed == pytest.approx(100.0)
+    assert second.median_speed == pytest.approx(100.0)
+    third = Counters()
+    third.load(second.state())
+    assert third.median_speed == pytest.approx(100.0)  # of three pairs one is a pause
+
+
 def test_long_between_two_records_the_speed_is_that_since_the_last() -> None:
     counters = Counters()
     for elapsed, env_steps in ((0.0, 0), (0.0, 0), (60.0, 1_200), (120.0, 1_800)):

@@ -57,6 +57,15 @@ def test_a_game_that_is_gone_is_not_waited_for() -> None:
     assert stop.mean_score == 4.0
 
 
+def test_games_of_other_ranks_stay_what_they_are_where_ones_own_begin_anew() -> None:
+    stop = StopTest(Limits(None, None, None))
+    stop.play(4)  # two of each of two ranks
+    stop.add(4.0, 3)
+    stop.discard(np.array([True, True]))
+    stop.play(4)
+    assert [stop.add(8.0, place) for place in (0, 1, 2)] == [6, 7, 3]
+
+
 @pytest.mark.parametrize("games", [1, 16, 128])
 def test_short_games_are_not_favoured(games: int) -> None:
     """Games of 10 and of 100 env steps, half of each, score their length; counted as they end, the first hundred of 128

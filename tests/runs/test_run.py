@@ -17,8 +17,10 @@ import torch
 from numpy.typing import NDArray
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from fastdqn import process
 from fastdqn.errors import RunError
 from fastdqn.runs.folder import version
+from fastdqn.states import Later
 from tests.helpers.runs import NOTHING, game, make_run, scalars
 from tests.helpers.scripts import parse, records, summary
 
@@ -80,6 +82,25 @@ def test_a_player_that_keeps_the_stop_test_ends_the_run(tmp_path: Path) -> None:
         assert run.ended_by("solved")
         assert run.ended_by(None)  # it stays over
     assert summary(run.folder)["solved"]
+
+
+def test_a_run_that_was_over_is_over_when_it_is_resumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Although a player that has yet to begin keeps the stop test; and Ctrl-C meanwhile changes nothing."""
+    with make_run(tmp_path, "03_parallel", max_env_steps=3) as run:
+        run.track(learner=Part())
+        while not run.ended_by(run.stop.reason(run.env_steps)):
+            run.played(NOTHING)
+    before = {path: path.read_bytes() for path in run.folder.rglob("*.json*")}
+    for number, said in ((0, "nothing to do: the run was over (max-env-steps)"), (2, "its folder is as it was")):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(process, "_first", number)
+            limit = 3 if number == 0 else 9
+            with make_run(tmp_path, "03_parallel", max_env_steps=limit, resume=str(run.folder)) as again:
+                again.track(learner=Part())
+                assert again.ended_by(None)
+        assert said in capsys.readouterr().out
+        kept = {path: content for path, content in before.items() if path.name in ("summary.json", "episodes.jsonl")}
+        assert all(path.read_bytes() == content for path, content in kept.items())
 
 
 def test_train_seconds_count_from_the_first_update(tmp_path: Path) -> None:
@@ -212,6 +233,28 @@ def test_tracked_parts_are_told_of_games_that_begin_anew(
     assert parts["learner"].told == parts["games"].told == told
     assert parts["replay"].told == [*told[1:], None]
     assert updates_due == [6, 8]  # the replay, which the checkpoint lacks, is filled again first
+
+
+def test_what_is_put_off_for_a_checkpoint_that_cannot_be_taken_is_abandoned(tmp_path: Path) -> None:
+    """Else a replay would wait for ever for its frames to be read."""
+    abandoned: list[bool] = []
+
+    class PutOff(Part):
+        def state(self) -> dict[str, Any]:
+            return {"frames": Later(lambda: 0, lambda: abandoned.append(True))}
+
+    class Full(Part):
+        def state(self) -> dict[str, Any]:
+            raise MemoryError("no room")
+
+    with make_run(tmp_path) as run:
+        run.track(replay=PutOff(), other=Full())
+        run.played(NOTHING)
+        run.updated(scalars(), 32)
+        with pytest.raises(MemoryError):
+            run._checkpoint()
+        assert abandoned == [True]
+        run.track(learner=Part())  # for the checkpoint at the end
 
 
 def test_parts_that_the_checkpoint_has_are_not_left_empty(tmp_path: Path) -> None:

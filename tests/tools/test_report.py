@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fastdqn.envs.scores import REFERENCES, human_normalised
 from fastdqn.tools.report.metrics import NAMES, aggregates_of, intervals_of, profile_band, profile_of
 from fastdqn.tools.report.published import published
+from fastdqn.tools.report.read import read_report
 from fastdqn.tools.sweep.plan import PUBLISHED, atari_26
 from tests.helpers.scripts import ROOT, fastdqn_says
 from tests.helpers.sweeps import make_results
@@ -49,6 +50,11 @@ def test_aggregates_by_hand() -> None:
     found = aggregates_of(scores)  # means 1, 0.5, 2; sorted 0 | 0.5 0.5 1 2 | 3
     assert (float(found.median), float(found.mean), float(found.iqm)) == (1.0, 3.5 / 3, 1.0)
     assert float(found.gap) == pytest.approx((1 + 0 + 0.5 + 0.5 + 0 + 0) / 6)
+    for one, iqm in (
+        ([100.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, -50.0], 3.5),  # two cut at each end
+        ([1.0, 2.0, 9.0], 4.0),  # a quarter of three is less than one
+    ):
+        assert float(aggregates_of({"a": np.array(one)}).iqm) == iqm
     uneven = aggregates_of({"a": np.array([1.0]), "b": np.array([0.0, 2.0, 4.0])})
     assert (float(uneven.mean), float(uneven.iqm)) == (1.5, 1.5)  # means 1 and 2; 0 | 1 2 | 4
 
@@ -170,15 +176,54 @@ def test_a_part_never_passes_as_whole(
     assert "26 of the 52 runs of the sweep have a result" in fastdqn_says("report", str(whole)).stdout
 
 
+def plan_of(folder: Path, script: str, *asked: dict[str, str]) -> None:
+    tasks = [{"name": f"run-{i}", "asked": one} for i, one in enumerate(asked)]
+    (folder / "plan.json").write_text(json.dumps({"format": 1, "script": script, "tasks": tasks}))
+
+
+def test_what_a_sweep_planned_and_has_not(raw: dict[str, dict[str, list[float]]], tmp_path: Path) -> None:
+    """An agent without any result is named; games that are none of the benchmark's are not counted."""
+    folder = make_results(tmp_path, {game: scores[:1] for game, scores in raw["SPR"].items()})
+    make_results(folder, {"space_invaders": [100.0]})
+    games = [*atari_26()[:-1], "UpNDown", "SpaceInvaders"]  # as anybody may spell them
+    both = [{"game": game, "agent": agent, "seed": "0"} for agent in ("der", "drq-eps") for game in games]
+    plan_of(folder, "12_atari_100k", *both)
+    report = read_report([folder])
+    assert [(one.label, one.lacks) for one in report.entries] == [("der", [])]
+    assert "drq-eps is left out: none of its 26 runs has a result" in report.notes
+    own = make_results(tmp_path / "own", {"pong": [1.0]}, asked={"game": "pong", "seed": "0"})  # the script's agent
+    plan_of(own, "12_atari_100k", *({"game": game, "seed": "0"} for game in ("pong", "boxing")))
+    report = read_report([own])
+    assert report.entries[0].lacks[-1] == "1 of the 2 runs of the sweep have a result"
+    assert not report.notes
+
+
+def test_runs_of_two_scripts_are_two_agents(tmp_path: Path) -> None:
+    first, second = tmp_path / "12", tmp_path / "10"
+    make_results(first, {"pong": [1.0], "boxing": [2.0]})
+    make_results(second, {"pong": [3.0], "boxing": [4.0]}, script="10_rainbow")
+    plan_of(first, "12_atari_100k", *({"game": game, "agent": "der", "seed": "0"} for game in ("pong", "boxing")))
+    report = read_report([first, second])
+    assert [one.label for one in report.entries] == ["10_rainbow der", "12_atari_100k der"]
+    assert [one.raw("pong") for one in report.entries] == [[3.0], [1.0]]
+    assert all("runs of the sweep" not in lack for one in report.entries for lack in one.lacks)
+    varied = make_results(tmp_path / "varied", {"pong": [5.0]}, asked={"game": "pong", "agent": "der", "n-step": "5"})
+    labels = [one.label for one in read_report([first, varied]).entries]
+    assert labels == ["der, n-step 5", "der, n-step default"]
+
+
 def test_what_is_no_atari_100k_is_said(tmp_path: Path) -> None:
     folder = make_results(tmp_path / "a", {"pong": [1.0, 2.0]}, env_steps=5_000, score_of="training")
     make_results(folder, {"space_invaders": [100.0]}, agent="other")
     (folder / "results" / "damaged.json").write_text("{")
+    for name, strange in (("options", None), ("cores", "two")):  # sealed by whoever wrote them
+        make_results(folder, {"boxing": [1.0]}, agent=f"of-{name}", **{name: strange})
     said = fastdqn_says("report", str(folder)).stdout
     assert "runs of 5,000 env steps: the published agents had 100,000" in said
     assert "means of the last 100 games of the training" in said
     assert "left out, as Atari-100k has no such game: Space Invaders" in said
     assert "damaged.json is damaged: it is no JSON" in said
+    assert said.count("is damaged: it does not say what a result says") == 2
     for words, mistake in (
         ((str(tmp_path / "none"),), "there is no such folder"),
         ((str(tmp_path),), "There is no result of a game of Atari-100k"),

@@ -95,6 +95,10 @@ def test_axes_and_names() -> None:
         ("pong", "1", (), ("--resume=latest",), "--resume after -- contradicts the sweep"),
         ("pong", "1", (), ("pong",), "'pong' after -- belongs to no option"),
         ("a/b,a_b", "1", (), (), "would be called a_b-0"),
+        ("pong", "20261121", (), (), "20,261,121 seeds, more than a sweep's 10,000; the seed 20261121 alone is"),
+        ("pong", "0..999999999999", (), (), "1,000,000,000,000 seeds, more than a sweep's 10,000$"),
+        ("pong", "1", ("variant=dqn,all",), (), "--variant all is a series"),
+        ("pong", "1", (), ("--variant", "all"), "--variant all is a series"),
     ],
 )
 def test_mistakes(games: str, seeds: str, vary: tuple[str, ...], fixed: tuple[str, ...], said: str) -> None:
@@ -226,7 +230,7 @@ def test_ctrl_c_and_a_second_sweep(tmp_path: Path) -> None:
     out, _ = first.communicate(timeout=10)
     assert first.returncode == 130
     assert "stopped with 0 of 2 runs done; the same command continues where they were" in out
-    assert not [one for one in psutil.process_iter(["cmdline"]) if str(folder) in (one.info["cmdline"] or [])]
+    assert not processes_of(folder)
     done = swept(folder, *words[:-1], "0.1")
     assert "has --seconds 4, not 0.1" in done.stderr
     assert swept(folder, *words).returncode == 0

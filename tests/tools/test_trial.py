@@ -21,14 +21,13 @@ from fastdqn.runs.limits import Limits, StopTest
 from fastdqn.runs.weights import read_weights, write_weights
 from fastdqn.tools import trial
 from fastdqn.tools.evaluate import load_agent
-from fastdqn.tools.reading import read_run
+from fastdqn.tools.reading import moving_average, read_run
 from fastdqn.tools.trial import (
     Curves,
     Games,
     curves_of,
     finish_trial,
     measures,
-    moving_average,
     report_trial,
     sessions_figure,
     sessions_of,

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdqn.envs.games import title_of
+from fastdqn.envs.games import rom_of, title_of
 from fastdqn.errors import UserError
 from fastdqn.tools.report.published import ENV_STEPS, normalised
 from fastdqn.tools.sweep.plan import atari_26, read_plan
@@ -61,51 +62,94 @@ def read_report(folders: Sequence[Path]) -> Report:
     """Return what the results in these folders come to.
 
     Raises:
-        UserError: there is no result of a game of Atari-100k.
+        UserError: there is no result of a game of Atari-100k, or two of one agent, game and seed.
     """
     results: list[dict[str, Any]] = []
     notes: list[str] = []
-    planned: list[Mapping[str, str]] = []
+    planned: list[tuple[str, Mapping[str, str]]] = []
     for folder in folders:
         if not folder.is_dir():
             raise UserError(f"{folder} is not the folder of a sweep: there is no such folder.")
-        found = results_in(folder)
-        results += found.results.values()
-        notes += [f"left out: {note}" for note in found.notes]
+        there = results_in(folder)
+        results += there.results.values()
+        notes += [f"left out: {note}" for note in there.notes]
         plan = read_plan(folder) or read_plan(folder.parent)
-        planned += [one["asked"] for one in plan["tasks"]] if plan else []
+        planned += [(plan["script"], one["asked"]) for one in plan["tasks"]] if plan else []
     known = [one for one in results if one["game"] in atari_26()]
     if not known:
         raise UserError(f"There is no result of a game of Atari-100k in {', '.join(map(str, folders))}.")
     if len(known) < len(results):
         strange = sorted({one["game"] for one in results} - set(atari_26()))
         notes.append(f"left out, as Atari-100k has no such game: {', '.join(map(title_of, strange))}")
+    found = _by_agent(known)
+    wanted = Counter(_planned(planned, known))
+    labels = _labels([*found, *wanted])
     entries: list[Entry] = []
-    for label, alike in _by_label(known).items():
-        asked = _agent_of(alike[0]["asked"])
-        wanted = sum(_agent_of(one) == asked for one in planned)
-        entries.append(Entry(label, alike, _lacks(alike, wanted)))
-    return Report(folders[0], entries, notes + _warnings(known))
+    for agent, ones in found.items():
+        if len({(one["game"], one["seed"]) for one in ones}) < len(ones):
+            raise UserError(
+                f"Two results of {labels[agent]} have the same game and seed; report on one sweep at a time."
+            )
+        entries.append(Entry(labels[agent], ones, _lacks(ones, wanted[agent])))
+    for agent in sorted(wanted.keys() - found.keys(), key=labels.__getitem__):
+        notes.append(f"{labels[agent]} is left out: none of its {wanted[agent]} runs has a result")
+    return Report(folders[0], sorted(entries, key=lambda entry: entry.label), notes + _warnings(known))
 
 
-def _agent_of(asked: Mapping[str, str]) -> dict[str, str]:
-    return {option: value for option, value in asked.items() if option not in ("game", "seed")}
+class _Agent(NamedTuple):
+    """What is alike in the runs of one agent."""
+
+    script: str
+    name: str | None  # None where the script has no agents
+    options: frozenset[tuple[str, str]]  # all others that were asked for but game and seed
 
 
-def _by_label(results: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """Return results by agent, and by the options in which the command lines differed."""
-    asked = [_agent_of(one["asked"]) for one in results]
-    names = {name for one in asked for name in one}
-    differ = sorted(name for name in names if len({one.get(name) for one in asked}) > 1 and name != "agent")
-    found: dict[str, list[dict[str, Any]]] = {}
-    for result, one in zip(results, asked, strict=True):
-        parts = [result["agent"] or result["script"], *(f"{name} {one.get(name, 'default')}" for name in differ)]
-        found.setdefault(", ".join(parts), []).append(result)
-    for label, alike in found.items():
-        places = [(one["game"], one["seed"]) for one in alike]
-        if len(set(places)) < len(places):
-            raise UserError(f"Two results of {label} have the same game and seed; report on one sweep at a time.")
-    return dict(sorted(found.items()))
+def _agent_of(script: str, name: str | None, asked: Mapping[str, str]) -> _Agent:
+    return _Agent(script, name, frozenset(one for one in asked.items() if one[0] not in ("agent", "game", "seed")))
+
+
+def _by_agent(results: Iterable[dict[str, Any]]) -> dict[_Agent, list[dict[str, Any]]]:
+    found: dict[_Agent, list[dict[str, Any]]] = {}
+    for one in results:
+        found.setdefault(_agent_of(one["script"], one["agent"], one["asked"]), []).append(one)
+    return found
+
+
+def _planned(tasks: Iterable[tuple[str, Mapping[str, str]]], results: Sequence[dict[str, Any]]) -> Iterator[_Agent]:
+    """Yield the agents of runs of Atari-100k's games that sweeps are to do, by their scripts and what is asked for.
+
+    One that names no agent has the one that its script's results have.
+    """
+    own = {one["script"]: one["agent"] for one in results if "agent" not in one["asked"]}
+    own_of_game = {(one["script"], one["game"]): one["agent"] for one in results if "agent" not in one["asked"]}
+    for script, asked in tasks:
+        game = _rom(asked.get("game", ""))
+        if game in atari_26():
+            name = asked.get("agent") or own_of_game.get((script, game), own.get(script))
+            yield _agent_of(script, name, asked)
+
+
+def _rom(game: str) -> str | None:
+    """Return the ROM of a game in anybody's spelling, None if it is none of Atari's."""
+    try:
+        return rom_of(game)
+    except UserError:
+        return None
+
+
+def _labels(agents: Iterable[_Agent]) -> dict[_Agent, str]:
+    """Return what to call them: the agent, the script where there is none or several, and the options that differ."""
+    every = set(agents)
+    options = {agent: dict(agent.options) for agent in every}
+    several = len({agent.script for agent in every}) > 1
+    names = {name for said in options.values() for name in said}
+    differ = sorted(name for name in names if len({said.get(name) for said in options.values()}) > 1)
+    labels: dict[_Agent, str] = {}
+    for agent, said in options.items():
+        words = [agent.script] if several or agent.name is None else []
+        words += [agent.name] if agent.name else []
+        labels[agent] = ", ".join([" ".join(words), *(f"{name} {said.get(name, 'default')}" for name in differ)])
+    return labels
 
 
 def _lacks(results: Sequence[dict[str, Any]], planned: int) -> list[str]:

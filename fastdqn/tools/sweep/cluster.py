@@ -36,7 +36,7 @@ class RayWorkers:
         cores: of each run.
 
     Raises:
-        UserError: Ray is not installed.
+        UserError: Ray is not installed, or no machine has so many cores.
         RunError: the cluster cannot be reached.
     """
 
@@ -54,8 +54,14 @@ class RayWorkers:
         except Exception as error:  # whatever Ray makes of it
             why = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
             raise RunError(f"The Ray cluster {address or 'on this machine'} cannot be reached: {why}.") from error
-        total = int(self._ray.cluster_resources().get("CPU", 0))
-        self.at_once = max(1, total // cores)
+        each = [int(node["Resources"].get("CPU", 0)) for node in self._ray.nodes() if node["Alive"]]
+        if max(each, default=0) < cores:  # Ray would wait for such a machine for ever
+            self._ray.shutdown()
+            raise UserError(
+                f"No machine of the Ray cluster {address or 'on this machine'} has the {cores} cores of a run; "
+                f"the largest has {max(each, default=0)}."
+            )
+        self.at_once = sum(count // cores for count in each)
         stop = self._ray.remote(_Stop).options(num_cpus=0, max_concurrency=1000).remote()
         self._stop: Any = stop
         run = self._ray.remote(_run)
@@ -71,7 +77,9 @@ class RayWorkers:
     ) -> None:
         try:
             self._ray.get(self._stop.ask.remote())
-            begun = [ref for ref, future in self._left.items() if not future.done()]
+            begun = [
+                ref for ref, future in list(self._left.items()) if not future.done()
+            ]  # Ray's thread takes some out
             if begun:
                 self._ray.wait(begun, num_returns=len(begun), timeout=STOP_SECONDS)
         finally:

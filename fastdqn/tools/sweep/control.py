@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import socket
 from collections.abc import Callable, Generator, Sequence
@@ -16,17 +15,15 @@ import filelock
 
 from fastdqn import process
 from fastdqn.errors import RunError, UserError
-from fastdqn.runs.folder import remove_unfinished, write_json
+from fastdqn.runs.folder import process_named, remove_unfinished, write_json
 from fastdqn.terminal import complain, console
 from fastdqn.tools.sweep.jobs import Job, Outcome, progress_of
-from fastdqn.tools.sweep.plan import Task, read_plan, write_plan
+from fastdqn.tools.sweep.plan import RUNNING, Task, read_plan, write_plan
 from fastdqn.tools.sweep.results import FOLDER as RESULTS
 from fastdqn.tools.sweep.results import found_in, minutes_of, write_result
 from fastdqn.tools.sweep.show import Shown
 
 LOCK = "sweep.lock"
-RUNNING = "sweep.json"
-"""Names the process of a sweep that is going on."""
 RUNS = "runs"
 RETRIES = 3
 """How often a run is resumed whose process was killed, before it counts as failed."""
@@ -115,7 +112,7 @@ def only_one(folder: Path) -> Generator[None]:
     try:
         lock.acquire(timeout=0)
     except filelock.Timeout as error:
-        raise UserError(f"The sweep {folder} is going on already, in {_named(folder)}.") from error
+        raise UserError(f"The sweep {folder} is going on already, in {process_named(folder / RUNNING)}.") from error
     try:
         write_json(folder / RUNNING, {"pid": os.getpid(), "host": socket.gethostname()})
         yield
@@ -210,11 +207,3 @@ def _end(folder: Path, tasks: Sequence[Task], results: dict[str, dict[str, Any]]
         return 1
     out.print(f"all {len(tasks)} runs have a result; fastdqn report {folder} shows them", soft_wrap=True)
     return 0
-
-
-def _named(folder: Path) -> str:
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        said: Any = json.loads((folder / RUNNING).read_text(encoding="utf-8"))
-        elsewhere = "" if said["host"] == socket.gethostname() else f" of {said['host']}"
-        return f"process {int(said['pid'])}{elsewhere}"
-    return "another process"

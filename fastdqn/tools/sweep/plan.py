@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast, get_args, get_type_hints
@@ -19,12 +20,22 @@ ATARI_26 = "atari-26"
 """Stands for the games of Atari-100k (Kaiser et al. 2020)."""
 PUBLISHED = Path(__file__).resolve().parents[2] / "data" / "atari100k.json"
 PLAN = "plan.json"
+RUNNING = "sweep.json"
+"""Names the process of a sweep that is going on."""
 FORMAT = 1
 """Of plan.json and of results; any other is refused."""
 OWN = ("game", "agent", "seed", "seeds", "runs-dir", "resume", "resume-previous")
 """Options that the sweep itself gives to its runs."""
 LIMITS = ("max-env-steps", "max-minutes", "train-seconds", "stop-score", "fresh-games", "evaluation-games")
 """Options that change nothing of how it is learnt, and yet what comes of it."""
+
+
+MOST_SEEDS = 10_000
+"""Of one sweep; more are a slip."""
+_ONE_RUN = (
+    "A sweep's runs are one run each, and --variant all is a series of them; name the variants: --vary "
+    "variant=dqn,double,rainbow."
+)
 
 
 class Task(NamedTuple):
@@ -95,6 +106,10 @@ def tasks_of(axes: Axes, options: Sequence[str]) -> list[Task]:
             raise UserError(f"--{option} after -- contradicts the sweep, which gives each run its own.")
         if option in axes.others:
             raise UserError(f"--{option} cannot be varied and fixed at once.")
+        if option == "variant" and fixed[option] == "all":
+            raise UserError(_ONE_RUN)
+    if "all" in axes.others.get("variant", ()):
+        raise UserError(_ONE_RUN)
     beside = _beside()
     kept = {option: value for option, value in fixed.items() if option not in beside}
     tasks: list[Task] = []
@@ -108,8 +123,8 @@ def tasks_of(axes: Axes, options: Sequence[str]) -> list[Task]:
         name = "-".join(_as_file(part) for part in (*parts, str(seed)))
         words = [word for option, value in {**said, **own}.items() for word in _word(option, value)]
         tasks.append(Task(name, {**said, **own, **kept}, (*words, *options)))
-    names = [task.name for task in tasks]
-    twice = next((name for name in names if names.count(name) > 1), None)
+    names = Counter(task.name for task in tasks)
+    twice = next((name for name, count in names.items() if count > 1), None)
     if twice is not None:
         raise UserError(f"Two runs of the sweep would be called {twice}; leave out values that are written twice.")
     return tasks
@@ -243,6 +258,10 @@ def _seeds(said: str) -> tuple[int, ...]:
     if not all(re.fullmatch(r"\d{1,18}", word.strip()) for word in words):
         raise UserError(f"--seeds takes a number of seeds, or which, as in 4..6 or 0,7; not {said!r}.")
     numbers = [int(word) for word in words]
+    count = numbers[-1] - numbers[0] + 1 if dots else numbers[0] if len(numbers) == 1 else len(numbers)
+    if count > MOST_SEEDS:
+        one = "" if dots else f"; the seed {said} alone is {said}..{said}"
+        raise UserError(f"--seeds {said} are {count:,} seeds, more than a sweep's {MOST_SEEDS:,}{one}")
     if dots:
         numbers = list(range(numbers[0], numbers[1] + 1))
     elif len(numbers) == 1:

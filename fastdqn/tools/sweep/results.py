@@ -15,7 +15,7 @@ from fastdqn.errors import RunError, UserError
 from fastdqn.options.groups import learnt_by
 from fastdqn.runs.folder import write_json
 from fastdqn.tools.reading import read_run
-from fastdqn.tools.sweep.plan import FORMAT, Task, difference, is_words, set_aside
+from fastdqn.tools.sweep.plan import FORMAT, PLAN, RUNNING, Task, difference, is_words, set_aside
 
 FOLDER = "results"
 _WHAT = "result of a fastdqn sweep"
@@ -180,7 +180,7 @@ def results_in(folder: Path) -> Found:
     place = folder / FOLDER if (folder / FOLDER).is_dir() else folder
     found = Found({}, [])
     for path in sorted(place.glob("*.json")):
-        if path.name in ("plan.json",):
+        if path.name in (PLAN, RUNNING):
             continue
         try:
             result = read_result(path)
@@ -208,7 +208,8 @@ def _is_whole(result: dict[str, Any]) -> bool:
     try:
         words = all(isinstance(result[name], str) for name in ("script", "name", "game", "score_of", "ended"))
         numbers = all(_is_number(result[name]) for name in ("score", "minutes", "seed", "env_steps"))
-        return words and numbers and is_words(result["asked"]) and isinstance(result["agent"], str | None)
+        others = isinstance(result["agent"], str | None) and isinstance(result.get("options", {}), dict)
+        return words and numbers and others and is_words(result["asked"]) and _is_number(result.get("cores") or 1)
     except KeyError:
         return False
 
