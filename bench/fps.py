@@ -30,7 +30,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -127,7 +127,7 @@ def time_script(row: Row, options: BenchOptions, device: str) -> dict[str, Any]:
         command += ["--game", row.rung.game_of(options.game), "--device", device, "--runs-dir", folder]
         if row.rung.family == "dqn":
             command += ["--agent", options.agent, "--epsilon-decay", "0"]
-        if row.rung.family != "actor-critic":
+        if row.rung.family != "actor-critic" and not _is_ppo_thread([*options.extra, *row.extra]):
             command += ["--replay-initial", str(options.replay_initial)]
         command += ["--max-env-steps", "1000000000", "--stop-score", "None"]
         command += ["--train-seconds", str(options.warmup + options.seconds)]
@@ -155,6 +155,11 @@ def time_script(row: Row, options: BenchOptions, device: str) -> dict[str, Any]:
         "profile": summary["profile"],
         "bootstrap": config.get("returns", {}).get("trace_decay") is None,
     }
+
+
+def _is_ppo_thread(words: Sequence[str]) -> bool:
+    """Tell whether `words` ask 33, which has two algorithms, for the one that is none of its family."""
+    return " --algorithm ppo" in " " + " ".join(words).replace("=", " ")
 
 
 def playing(config: dict[str, Any]) -> int:
@@ -209,7 +214,7 @@ def ceilings_of(row: Row, trial: dict[str, Any], options: BenchOptions) -> dict[
     None for one with an algorithm or a network that bench/ceilings.py cannot be asked for.
     """
     words = [part for word in (*options.extra, *row.extra) for part in word.split("=", 1)]
-    if {"--algorithm", "--hidden"} & set(words):
+    if "--hidden" in words or _is_ppo_thread(words):
         return {}
 
     def given(*names: str) -> list[str]:

@@ -58,11 +58,11 @@ class Packed:
     array: NDArray[np.uint8]
 
 
-def resume_parts(parts: Mapping[str, Part], states: Mapping[str, Mapping[str, Any]]) -> int | None:
+def resume_parts(parts: Mapping[str, Part], states: Mapping[str, Mapping[str, Any]]) -> NDArray[np.bool_] | None:
     """Let parts continue from their states; one without a state is left empty.
 
     Returns:
-        how many environments could not be continued and begin anew; None if no part holds any.
+        which environments, (N,), could not be continued and begin anew; None if no part holds any.
     """
     said = [part.load(states[name]) for name, part in parts.items() if name in states]
     anew = [envs for envs in said if envs is not None]
@@ -72,7 +72,7 @@ def resume_parts(parts: Mapping[str, Part], states: Mapping[str, Mapping[str, An
                 part.discard(envs)
     for name in sorted(parts.keys() - states.keys()):
         parts[name].discard(None)
-    return sum(int(envs.sum()) for envs in anew) if anew else None
+    return np.concatenate(anew) if anew else None
 
 
 def pack(array: NDArray[np.uint8]) -> dict[str, Any]:

@@ -40,7 +40,7 @@ def resumed(anew: dict[str, list[bool] | None], saved: tuple[str, ...]) -> tuple
     log: list[tuple[Any, ...]] = []
     parts = {name: Noted(log, name, envs) for name, envs in anew.items()}
     lost = resume_parts(parts, {name: parts[name].state() for name in saved})
-    return log, lost
+    return log, None if lost is None else int(lost.sum())
 
 
 LOADED = [("learner", "load"), ("games", "load"), ("replay", "load")]

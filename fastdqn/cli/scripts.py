@@ -129,10 +129,7 @@ def parse(
     defaults = _defaults(options_type, words, game, device)
     options = parsed(options_type, words, defaults, description, pairs=True)
     check(options)
-    update = groups_of(options).update
-    stays = update is not None and update.final_learning_rate is None
-    if stays and _value_of("--learning-rate-decay", words) is not None:
-        raise UserError("--learning-rate-decay says how fast the step size moves to --final-learning-rate; give both.")
+    _refuse_idle(groups_of(options), words)
     return _completed(_with_stop_score(options, words))
 
 
@@ -209,6 +206,26 @@ def _with_stop_score(options: OptionsT, words: Sequence[str]) -> OptionsT:
         f"--stop-score {score:g} counts games that are played with epsilon of at least {STOP_EPSILON:g}, but "
         f"--epsilon-final is {groups.dqn.epsilon_final:g}; raise it, or leave the stop score out."
     )
+
+
+def _refuse_idle(groups: Groups, words: Sequence[str]) -> None:
+    """Refuse what was asked for and would do nothing. The files of older runs may say it.
+
+    Raises:
+        UserError: with what to leave out.
+    """
+    update, sac = groups.update, groups.sac
+    stays = update is not None and update.final_learning_rate is None
+    if stays and _value_of("--learning-rate-decay", words) is not None:
+        raise UserError("--learning-rate-decay says how fast the step size moves to --final-learning-rate; give both.")
+    if groups.evaluation is not None and groups.agent is not None and groups.agent.gradient_threads > 1:
+        raise UserError("--gradient-threads is not for 12, which makes one update after another.")
+    learnt = ("--target-entropy", "--initial-temperature")
+    if sac is not None and sac.temperature is not None and any(_value_of(option, words) for option in learnt):
+        raise UserError(
+            f"--target-entropy and --initial-temperature are of a temperature that is learnt, which --temperature "
+            f"{sac.temperature:g} is not; leave it out, or them."
+        )
 
 
 def _completed(options: OptionsT) -> OptionsT:
@@ -303,8 +320,9 @@ def _with_game_of(saved: Any, words: list[str]) -> list[str]:
 
 def _out_of_memory(error: RuntimeError | MemoryError, options: Any) -> str | None:
     """Return the sentence for a device whose memory did not suffice, None where `error` is of another kind."""
-    if isinstance(error, MemoryError) or "DefaultCPUAllocator: can't allocate memory" in str(error):
-        return "The memory of this machine did not suffice; lower --batch-size."
+    if isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error):
+        why = next(iter(str(error).splitlines()), "").rpartition("DefaultCPUAllocator: ")[2].rstrip(".")
+        return f"The memory of this machine did not suffice{f' ({why})' if why else ''}; lower --batch-size."
     if str(error).startswith("MPS backend out of memory"):  # of a type of its own in newer versions alone
         return "The memory of the MPS device did not suffice; lower --batch-size, or --replay-size, which shares it."
     if type(error).__name__ != "OutOfMemoryError":

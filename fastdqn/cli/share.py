@@ -73,7 +73,10 @@ def pull(options: Pull) -> int:
     if hub:
         with tempfile.TemporaryDirectory(prefix="fastdqn-pull-") as folder:
             download(options.source, Path(folder))
-            unpack(Path(folder), into, options.game, options.source)
+            try:
+                unpack(Path(folder), into, options.game, options.source)
+            except UserError as error:  # nobody knows the folder that it was fetched into
+                raise UserError(str(error).replace(folder, options.source)) from error
     else:
         if not Path(options.source).is_dir():
             raise UserError(f"{options.source}: there is no such folder; a network on the hub is hf:owner/name.")

@@ -33,21 +33,28 @@ def changes_learning(field: dataclasses.Field[Any]) -> bool:
 def at_least(value: float | None, low: float, option: str) -> None:
     """Raise UserError unless `value` is `low` or more, and finite; None passes."""
     if value is not None and not value >= low:  # also catches NaN
-        raise UserError(f"{option} must be at least {low:g}, not {value:g}.")
+        raise UserError(f"{option} must be at least {low:g}, not {_said(value)}.")
     _finite(value, option)
 
 
 def between(value: float | None, low: float, high: float, option: str) -> None:
     """Raise UserError unless `value` is between `low` and `high`; None passes."""
     if value is not None and not low <= value <= high:
-        raise UserError(f"{option} must be between {low:g} and {high:g}, not {value:g}.")
+        raise UserError(f"{option} must be between {_said(low)} and {_said(high)}, not {_said(value)}.")
 
 
 def above_zero(value: float | None, option: str) -> None:
     """Raise UserError unless `value` is more than 0, and finite; None passes."""
     if value is not None and not value > 0:
-        raise UserError(f"{option} must be more than 0, not {value:g}.")
+        raise UserError(f"{option} must be more than 0, not {_said(value)}.")
     _finite(value, option)
+
+
+def _said(value: float) -> str:
+    """Return a number as it is asked for: a whole one with all of its digits, but for one that is far too long."""
+    if not isinstance(value, int):
+        return f"{value:g}"
+    return str(value) if abs(value) < 10**30 else "a number of so many digits"
 
 
 def _finite(value: float | None, option: str) -> None:

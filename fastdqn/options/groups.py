@@ -80,8 +80,6 @@ class Groups:
         if self.returns is not None and self.returns.trace_decay is not None:
             self._check_returns(self.returns, dqn)
         if self.agent is not None and self.agent.gradient_threads > 1:
-            if self.evaluation is not None:
-                raise UserError("--gradient-threads is not for 12, which makes one update after another.")
             self._check_gradient_threads(self.agent.gradient_threads, steps, dqn)
 
     @property

@@ -63,11 +63,6 @@ class SACOptions:
             between(self.target_entropy, -1e9, 1e9, "--target-entropy")
         above_zero(self.initial_temperature, "--initial-temperature")
         above_zero(self.temperature, "--temperature")
-        if self.temperature is not None and (self.target_entropy, self.initial_temperature) != (None, 1.0):
-            raise UserError(
-                "--target-entropy and --initial-temperature are of a temperature that is learnt, which --temperature "
-                f"{self.temperature:g} is not; leave it out, or them."
-            )
         above_zero(self.max_norm, "--max-norm")
         between(self.hidden, 1, 65_536, "--hidden")
         if self.replay_initial > self.replay_size:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,9 +70,16 @@ class StopTest:
     def discard(self, envs: NDArray[np.bool_] | None) -> None:
         """Take note that the unfinished games of these places, (N,), are gone, and others have begun there."""
         if envs is not None:
-            self.play(max(len(envs), len(self._playing)))  # those of other ranks have others who tell them
+            self.play(max(len(envs), len(self._playing)))  # those of other ranks stand behind one's own
             for place in np.flatnonzero(envs).tolist():
                 self._begin(place)
+
+    def begin_anew(self, places: Sequence[int], rank: int, ranks: int) -> None:
+        """Take note that the unfinished games of a rank, of so many that play as many games each, are gone, and others
+        have begun at these places among its own.
+        """
+        for place in places:
+            self._begin(rank * (len(self._playing) // ranks) + place)
 
     def play(self, count: int) -> None:
         """Take note of how many games are played at once; before the first of them ends."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace, TracebackType
 from typing import Any, Protocol
 
+import numpy as np
 import psutil
 import torch
 from torch import Tensor
@@ -137,6 +138,11 @@ class LeadingRun(Run):
             self._company.send(to_bytes({"counters": counters, "resumed": bool(state)}), 0)
             self._company.send(state, 0)
         self._others.states.clear()
+        for rank, data in enumerate(self._company.collect(b"")[1:], 1):
+            places: list[int] = from_bytes(data)["anew"]
+            self.stop.begin_anew(places, rank, self._company.world)
+            if places:
+                self._progress.say(f"{len(places)} games of rank {rank} begin anew")
 
     def over(self) -> bool:
         """Tell whether the run is over, for all ranks or for none."""
@@ -238,6 +244,7 @@ class FollowingRun:
         """Name everything that changes while the run continues; in a resumed run it continues from the checkpoint."""
         self._parts = parts
         self.neighbours.beside(self._company.pids_here())
+        anew = None
         for rank in range(1, self._company.world):
             said = from_bytes(self._company.send(b"", 0))
             state = self._company.send(b"", 0)
@@ -245,8 +252,8 @@ class FollowingRun:
                 continue
             for name, value in said["counters"].items():
                 setattr(self.counters, name, value)
-            if said["resumed"]:
-                resume_parts(parts, from_bytes(state))
+            anew = resume_parts(parts, from_bytes(state)) if said["resumed"] else None
+        self._company.collect(to_bytes({"anew": [] if anew is None else np.flatnonzero(anew).tolist()}))
 
     def due(self, every: int, initial: int = 0) -> range:
         """Return the env steps of the newest step at which something is due, as in `Run`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -178,7 +179,7 @@ class Run:
             self._logs.cut(lines)
         self._resumed = None
         said = "the games begin anew" if lost is None else "the games continue where they were"
-        said = f"{lost} games begin anew" if lost else said
+        said = f"{int(lost.sum())} games begin anew" if lost is not None and lost.any() else said
         self._progress.say(
             f"resumed at env step {self.env_steps:,}, update {self.updates:,}, after {clock(process.elapsed())}; {said}"
         )
@@ -312,12 +313,13 @@ class Run:
         return Limits.of(run.stop_score, run.max_env_steps, run.max_minutes, time.monotonic() - process.elapsed())
 
     def _finish(self) -> None:
-        if self._is_as_resumed() and (self.folder / "summary.json").exists():
+        before = self._reason_before() if self._is_as_resumed() else None
+        if before is not None and self.reason == "interrupted":
+            self._progress.say(f"stopped at env step {self.env_steps:,}, where it was resumed: nothing was played")
+            return
+        if before not in (None, "interrupted", "failed"):
             said = f"nothing to do: the run was over ({self.reason}) after {self.env_steps:,} env steps"
-            said += "; raise its limits to continue"
-            if self.reason == "interrupted":
-                said = f"stopped at env step {self.env_steps:,}, where it was resumed: its folder is as it was"
-            self._progress.say(said)
+            self._progress.say(f"{said}; raise its limits to continue")
             return
         summary = self._save()
         with saving(self.folder):
@@ -326,6 +328,12 @@ class Run:
                 self._checkpoint()
                 self._checkpointing.ended(self._checkpoint, wait=True)
         self._progress.say(ending(summary))
+
+    def _reason_before(self) -> str | None:
+        """Return why the process before this one ended the run, as its summary says, None without one."""
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            return str(json.loads((self.folder / "summary.json").read_text(encoding="utf-8"))["reason"])
+        return None
 
     def _save(self) -> dict[str, Any]:
         """Write the weights and the summary; return the summary."""

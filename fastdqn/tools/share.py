@@ -64,17 +64,14 @@ def unpack(source: Path, folder: Path, own_game: str | None, name: str) -> None:
     """
     if folder.exists():
         raise UserError(f"{folder} is there already; name another place with --into.")
-    try:
-        weights, config = _looked_at(source, own_game, name)
-    except UserError as error:  # nobody knows the folder that it was fetched into
-        raise UserError(str(error).replace(str(source), name)) from error
+    weights, config = _looked_at(source, own_game, name)
     _write(folder, weights, config, f"Pulled from {name}.\n")
 
 
 def _looked_at(source: Path, own_game: str | None, name: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Return weights and options in a folder of somebody else's; raise what `unpack` raises.
 
-    Weights must fit the network that the options describe, but for environments of one's own, which are not loaded.
+    Where the game is one of Atari's, weights must fit the network that the options describe.
     """
     for file in FILES:
         if (source / file).is_symlink():
@@ -87,7 +84,7 @@ def _looked_at(source: Path, own_game: str | None, name: str) -> tuple[dict[str,
     if not {"dqn", "a2c", "ppo", "sac"} & config.keys():
         raise UserError(f"{name} cannot be pulled: it is no agent that is known here.")
     games.refuse_code(source, config["game"]["name"], own_game)
-    if not games.is_custom(config["game"]["name"]):
+    if games.is_atari(config["game"]["name"]):  # others may be missing on this machine
         load_agent(source, torch.device("cpu"))
     return weights, config
 

@@ -138,7 +138,7 @@ def test_what_comes_from_others_is_data(runs: TrainedRuns, tmp_path: Path, monke
         ("cut", whole, weights[:1000], "cannot be read from weights.safetensors"),
         ("bit", whole, weights[:-1] + bytes([weights[-1] ^ 1]), "its checksum is wrong"),
         ("pickle", whole, pickled.read_bytes(), "cannot be read from weights.safetensors"),
-        ("network", whole.replace('"network": "nature"', '"network": "narrow"'), weights, "do not fit the network"),
+        ("network", whole.replace('"frame_stack": 4', '"frame_stack": 3'), weights, "do not fit the network"),
         ("game", whole.replace('"name": "pong"', '"name": "pnog"'), weights, "There is no Atari game called 'pnog'"),
         ("bare", whole, safetensors.torch.save({"a": torch.zeros(2)}), "has no checksum"),
     ):
@@ -170,7 +170,7 @@ def test_by_the_hub(runs: TrainedRuns, tmp_path: Path, hub: type[FakeApi]) -> No
     assert (run / "weights.safetensors").read_bytes() == (runs["09"] / "weights.safetensors").read_bytes()
     (hub.place / "somebody" / "pong-09" / "config.json").write_text("{")
     damaged = fastdqn_says("pull", "hf:somebody/pong-09", "--runs-dir", str(tmp_path / "b"))
-    assert damaged.stderr.startswith("error: hf:somebody/pong-09")  # not the folder that it was fetched into
+    assert damaged.stderr == "error: The config.json of the run hf:somebody/pong-09 is damaged: it is no JSON.\n"
     missing = fastdqn_says("pull", "hf:somebody/none")
     assert (missing.returncode, missing.stderr) == (1, "error: hf:somebody/none cannot be pulled: 404 Client Error.\n")
     for words, said in (

@@ -70,7 +70,7 @@ def test_a_game_that_has_just_begun_resumes_exactly(tmp_path: Path) -> None:
             begun += 1
             assert not here.load(through_a_file(tmp_path / str(begun), there)).any()
             np.testing.assert_array_equal(here.newest, there.newest)
-    assert begun > 2
+    assert begun > 1
 
 
 @pytest.mark.parametrize("steps", [1700])

@@ -16,7 +16,7 @@ from tests.helpers.versions import INVALID_CHOICE
     ("options", "words"),
     [
         (VectorOptions(num_envs=0), "--num-envs must be at least 1"),
-        (VectorOptions(env_threads=0), "--env-threads must be at least 1"),
+        (VectorOptions(env_threads=0), "--env-threads must be between 1 and 1024"),
     ],
 )
 def test_impossible_options_are_one_sentence(options: VectorOptions, words: str) -> None:

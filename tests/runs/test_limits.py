@@ -64,6 +64,8 @@ def test_games_of_other_ranks_stay_what_they_are_where_ones_own_begin_anew() -> 
     stop.discard(np.array([True, True]))
     stop.play(4)
     assert [stop.add(8.0, place) for place in (0, 1, 2)] == [6, 7, 3]
+    stop.begin_anew([1], 1, 2)
+    assert stop.add(8.0, 3) == 11
 
 
 @pytest.mark.parametrize("games", [1, 16, 128])

@@ -91,7 +91,10 @@ def test_a_run_that_was_over_is_over_when_it_is_resumed(tmp_path: Path, capsys: 
         while not run.ended_by(run.stop.reason(run.env_steps)):
             run.played(NOTHING)
     before = {path: path.read_bytes() for path in run.folder.rglob("*.json*")}
-    for number, said in ((0, "nothing to do: the run was over (max-env-steps)"), (2, "its folder is as it was")):
+    for number, said in (
+        (0, "nothing to do: the run was over (max-env-steps)"),
+        (2, "where it was resumed: nothing was played"),
+    ):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(process, "_first", number)
             limit = 3 if number == 0 else 9
@@ -101,6 +104,23 @@ def test_a_run_that_was_over_is_over_when_it_is_resumed(tmp_path: Path, capsys: 
         assert said in capsys.readouterr().out
         kept = {path: content for path, content in before.items() if path.name in ("summary.json", "episodes.jsonl")}
         assert all(path.read_bytes() == content for path, content in kept.items())
+
+
+def test_a_run_that_was_interrupted_and_is_over_when_it_is_resumed_says_how_it_ended(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with make_run(tmp_path) as run:
+        run.track(learner=Part())
+        run.played(NOTHING)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(process, "_first", 2)
+            assert run.over()
+    assert summary(run.folder)["reason"] == "interrupted"
+    with make_run(tmp_path, max_env_steps=1, resume=str(run.folder)) as again:
+        again.track(learner=Part())
+        assert again.over()
+    assert summary(run.folder)["reason"] == "max-env-steps"
+    assert "not solved (max-env-steps) after" in capsys.readouterr().out
 
 
 def test_train_seconds_count_from_the_first_update(tmp_path: Path) -> None:

@@ -196,6 +196,9 @@ def test_what_a_sweep_planned_and_has_not(raw: dict[str, dict[str, list[float]]]
     report = read_report([own])
     assert report.entries[0].lacks[-1] == "1 of the 2 runs of the sweep have a result"
     assert not report.notes
+    same = make_results(tmp_path / "same", {"pong": [1.0]}, asked={"agent": "der", "seed": "0"})  # and its game
+    plan_of(same, "12_atari_100k", *({"agent": "der", "seed": str(seed)} for seed in range(3)))
+    assert read_report([same]).entries[0].lacks[-1] == "1 of the 3 runs of the sweep have a result"
 
 
 def test_runs_of_two_scripts_are_two_agents(tmp_path: Path) -> None:

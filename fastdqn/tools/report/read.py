@@ -118,12 +118,13 @@ def _by_agent(results: Iterable[dict[str, Any]]) -> dict[_Agent, list[dict[str, 
 def _planned(tasks: Iterable[tuple[str, Mapping[str, str]]], results: Sequence[dict[str, Any]]) -> Iterator[_Agent]:
     """Yield the agents of runs of Atari-100k's games that sweeps are to do, by their scripts and what is asked for.
 
-    One that names no agent has the one that its script's results have.
+    One that names no agent or no game has the one that its script's results have.
     """
     own = {one["script"]: one["agent"] for one in results if "agent" not in one["asked"]}
     own_of_game = {(one["script"], one["game"]): one["agent"] for one in results if "agent" not in one["asked"]}
+    games = {one["script"]: one["game"] for one in results if "game" not in one["asked"]}  # the script's own
     for script, asked in tasks:
-        game = _rom(asked.get("game", ""))
+        game = _rom(asked["game"]) if "game" in asked else games.get(script)
         if game in atari_26():
             name = asked.get("agent") or own_of_game.get((script, game), own.get(script))
             yield _agent_of(script, name, asked)

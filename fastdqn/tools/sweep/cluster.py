@@ -36,7 +36,7 @@ class RayWorkers:
         cores: of each run.
 
     Raises:
-        UserError: Ray is not installed, or no machine has so many cores.
+        UserError: Ray is not installed, or this machine has fewer cores.
         RunError: the cluster cannot be reached.
     """
 
@@ -55,13 +55,12 @@ class RayWorkers:
             why = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
             raise RunError(f"The Ray cluster {address or 'on this machine'} cannot be reached: {why}.") from error
         each = [int(node["Resources"].get("CPU", 0)) for node in self._ray.nodes() if node["Alive"]]
-        if max(each, default=0) < cores:  # Ray would wait for such a machine for ever
+        if address is None and max(each, default=0) < cores:  # Ray would wait for ever; a cluster may grow
             self._ray.shutdown()
             raise UserError(
-                f"No machine of the Ray cluster {address or 'on this machine'} has the {cores} cores of a run; "
-                f"the largest has {max(each, default=0)}."
+                f"This machine has {max(each, default=0)} cores, and a run is to have {cores}; lower --cores."
             )
-        self.at_once = sum(count // cores for count in each)
+        self.at_once = max(1, sum(count // cores for count in each))
         stop = self._ray.remote(_Stop).options(num_cpus=0, max_concurrency=1000).remote()
         self._stop: Any = stop
         run = self._ray.remote(_run)
