@@ -21,7 +21,7 @@ from fastdqn.algorithms.dqn import DQNLearner, Settings
 from fastdqn.algorithms.exploration import EpsilonGreedy, Player, VectorEpsilonGreedy, actions_for, epsilon_at
 from fastdqn.algorithms.form import PLAIN, Form
 from fastdqn.algorithms.losses import clipped_td_errors, squared_td_errors
-from fastdqn.algorithms.objectives import CategoricalObjective, Objective, ValueObjective
+from fastdqn.algorithms.objectives import CategoricalObjective, HistogramObjective, Objective, ValueObjective
 from fastdqn.envs.build import PlayEnv, Wrappers, build_described, build_env, spaces_of
 from fastdqn.envs.many import build_games, num_envs_of
 from fastdqn.envs.vector import VectorEnv, check_num_envs
@@ -224,7 +224,7 @@ def build_learner(
     augmentation = None
     if update is not None and (update.random_shift or update.random_intensity):
         augmentation = Augmentation(update.random_shift, update.random_intensity)
-    objective = _objective_of(dqn, parts, device)
+    objective = _objective_of(dqn, parts, device, bootstrap)
     online = network().to(device)
     return DQNLearner(online, network, settings, form, objective, noise, descent, augmentation)
 
@@ -255,8 +255,8 @@ def build_device_replay(
     """
     if envs.num_actions > MOST_ACTIONS:
         raise UserError(
-            f"The game has {envs.num_actions} actions, and a replay on the device that trains, as 07 to 12 have it, "
-            f"holds at most {MOST_ACTIONS}; 01 to 06 take more."
+            f"The game has {envs.num_actions} actions, and a replay on the device that trains holds at most "
+            f"{MOST_ACTIONS}; the scripts without one take more."
         )
     check_device_memory(dqn.replay_size, replay_device(device), math.prod(envs.obs_shape[1:]))
     size = (dqn.replay_size, envs.num_envs, envs.obs_shape[1:], envs.obs_shape[0])
@@ -366,7 +366,8 @@ def _player_of(
     return build_player(build_env(game, wrappers), seed, dqn, network, env_steps)
 
 
-def _objective_of(dqn: DQNOptions, parts: PartOptions | None, device: torch.device) -> Objective:
+def _objective_of(dqn: DQNOptions, parts: PartOptions | None, device: torch.device, bootstrap: bool) -> Objective:
     if parts is None or not parts.distributional:
         return ValueObjective(clipped_td_errors if dqn.loss == "clipped" else squared_td_errors)
-    return CategoricalObjective(torch.linspace(parts.value_min, parts.value_max, parts.atoms, device=device))
+    atoms = torch.linspace(parts.value_min, parts.value_max, parts.atoms, device=device)
+    return CategoricalObjective(atoms) if bootstrap else HistogramObjective(atoms)

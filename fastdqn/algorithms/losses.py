@@ -130,6 +130,28 @@ def categorical_target(
     return categorical_projection(probabilities, moved, atoms)
 
 
+def histograms(values: Tensor, atoms: Tensor, deviation: float) -> Tensor:
+    """Return a distribution over `atoms` for each value, shape (B, Z): of a normal distribution around it the mass that
+    is nearer to an atom than to the others, without what is beyond them.
+
+    "HL-Gauss": Imani & White 2018, "Improving Regression Performance with Distributional Losses"; Farebrother et al.
+    2024, "Stop Regressing", section 3.1. A value beyond the outermost atoms counts as the nearer one of these.
+
+    Args:
+        values: (B,) float32. atoms: (Z,), evenly spaced.
+        deviation: of the normal distribution, in atoms.
+    """
+    if values.dim() != 1 or atoms.dim() != 1:
+        raise ValueError(f"values must be (B,) and atoms (Z,), not {tuple(values.shape)} and {tuple(atoms.shape)}")
+    last = len(atoms) - 1
+    spacing = (atoms[last] - atoms[0]) / last
+    place = ((values - atoms[0]) / spacing).clamp(0, last).unsqueeze(1)  # (B, 1), in atoms
+    edges = torch.arange(last + 2, device=atoms.device, dtype=place.dtype) - 0.5
+    below = torch.special.ndtr((edges - place) / deviation)  # (B, Z + 1)
+    mass = below[:, 1:] - below[:, :-1]
+    return mass / mass.sum(dim=1, keepdim=True)
+
+
 def kl_divergences(logits_tm1: Tensor, target_tm1: Tensor) -> tuple[Tensor, Tensor]:
     """Return cross-entropies and Kullback-Leibler divergences from target to prediction, shape (B,) each.
 

@@ -10,12 +10,16 @@ from torch import Tensor
 from fastdqn.algorithms.losses import (
     categorical_target,
     expected_values,
+    histograms,
     kl_divergences,
     q_learning_target,
     squared_td_errors,
     taken_values,
 )
 from fastdqn.types import Batch
+
+DEVIATION = 0.75
+"""Of the normal distribution that spreads a return, in atoms (Farebrother et al. 2024, section 4)."""
 
 
 class Errors(NamedTuple):
@@ -82,3 +86,18 @@ class CategoricalObjective:
         logits = taken_values(output_tm1, batch.action)  # (B, Z)
         loss, priority = kl_divergences(logits, target)
         return Errors(loss, priority.clamp(min=0.0), logits.detach().softmax(dim=1) @ self.atoms)
+
+
+class HistogramObjective(CategoricalObjective):
+    """A distribution for each action, over fixed atoms, that learns whole returns, each as a histogram around it
+    (Farebrother et al. 2024, "Stop Regressing"). Priority |error| (Schaul et al. 2016).
+
+    Args:
+        atoms: (Z,) float32, evenly spaced, on the learner's device.
+    """
+
+    def errors(self, output_tm1: Tensor, batch: Batch, output_t: Tensor, selector_t: Tensor) -> Errors:  # noqa: ARG002
+        logits = taken_values(output_tm1, batch.action)  # (B, Z)
+        loss, _ = kl_divergences(logits, histograms(batch.reward, self.atoms, DEVIATION))
+        value = logits.detach().softmax(dim=1) @ self.atoms
+        return Errors(loss, (batch.reward - value).abs(), value)

@@ -234,7 +234,7 @@ AGENTS: Mapping[AgentName, Agent] = {
         needs="parts",
     ),
     "100k-fast": Agent(
-        "this project: drq-eps with lambda-returns, a larger step size and a network of tiles (LOG.md)",
+        "this project: drq-eps with histograms of lambda-returns, a larger step size and a network of tiles (LOG.md)",
         {
             "run": _RUN_100K,
             "dqn": {
@@ -251,7 +251,7 @@ AGENTS: Mapping[AgentName, Agent] = {
             "parts": {"importance_decay": None},
             "returns": {"trace_decay": 0.9, "refresh_env_steps": 2_000},
         },
-        {"parts": {"dueling": True}},
+        {"parts": {"dueling": True, "distributional": True}},
         needs="returns",
     ),
     "pong-fast": Agent(

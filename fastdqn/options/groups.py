@@ -127,8 +127,8 @@ class Groups:
 
     def _check_returns(self, returns: ReturnOptions, dqn: DQNOptions) -> None:
         """Refuse what lambda-returns leave no room for."""
-        agent, parts = self.agent or AgentOptions(), self.parts or PartOptions()
-        beside = {"--n-step": dqn.n_step > 1, "--double": dqn.double, "--distributional": parts.distributional}
+        agent = self.agent or AgentOptions()
+        beside = {"--n-step": dqn.n_step > 1, "--double": dqn.double}
         for option in [option for option, on in beside.items() if on]:
             raise UserError(
                 f"{option} contradicts --trace-decay {returns.trace_decay:g}, which learns lambda-returns without a "

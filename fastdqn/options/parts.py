@@ -27,8 +27,8 @@ class PartOptions:
     noisy_sigma: float | None = None
     """Noise of the layers at the start; by default the paper's, 0.5 (factorised, over sqrt(inputs)) or 0.017."""
     prioritized: bool = False
-    """Draw transitions in proportion to their TD error, or to their KL divergence with --distributional (Schaul et al.
-    2016)."""
+    """Draw transitions in proportion to their TD error, or to their KL divergence with --distributional and without
+    --trace-decay (Schaul et al. 2016)."""
     priority_exponent: float = 0.6
     """Alpha: how much the priorities count; 0 is uniform (Schaul et al. 2016, proportional variant)."""
     importance_exponent: float = 0.4
@@ -41,7 +41,8 @@ class PartOptions:
     priority_floor: float = 1e-6
     """Added to every priority (Schaul et al. 2016, epsilon of section 3.3)."""
     distributional: bool = False
-    """Learn the distribution of returns instead of their mean (C51, Bellemare et al. 2017)."""
+    """Learn the distribution of returns instead of their mean (C51, Bellemare et al. 2017); with --trace-decay each
+    return as a histogram around it (HL-Gauss, Farebrother et al. 2024)."""
     atoms: int = 51
     """Atoms of the distribution (Bellemare et al. 2017)."""
     value_min: float = -10.0

@@ -13,12 +13,15 @@ from fastdqn.algorithms.losses import (
     categorical_target,
     clipped_td_errors,
     expected_values,
+    histograms,
     kl_divergences,
     q_learning_target,
     squared_td_errors,
     taken_values,
     weighted_mean,
 )
+from fastdqn.algorithms.objectives import HistogramObjective
+from fastdqn.types import Batch
 from tests.helpers.distributions import ATOMS, algorithm_1
 
 
@@ -122,6 +125,40 @@ def test_expectation_and_divergence_by_hand() -> None:
     assert kl_divergences(right, right.exp())[1].item() == pytest.approx(0.0, abs=1e-6)
 
 
+def test_histograms_by_hand_and_by_normal_distributions() -> None:
+    """Around 0 with a deviation of half an atom: from one to three deviations away on each side, of three."""
+    side = (0.9986501 - 0.8413447) / (2 * 0.9986501 - 1)
+    found = histograms(torch.zeros(1), torch.tensor([-1.0, 0.0, 1.0]), 0.5)
+    torch.testing.assert_close(found, torch.tensor([[side, 1 - 2 * side, side]]), atol=1e-6, rtol=0.0)
+    values = torch.tensor([-99.0, -10.0, -9.9, -0.13, 3.3333, 9.0, 10.0, 99.0])
+    found = histograms(values, ATOMS, 0.75)
+    edges = torch.linspace(-10.2, 10.2, 52, dtype=torch.float64)
+    for row, value in zip(found, values.double().clamp(-10.0, 10.0), strict=True):
+        cdf = torch.distributions.Normal(value, 0.75 * 0.4).cdf(edges)
+        wanted = (cdf[1:] - cdf[:-1]) / (cdf[-1] - cdf[0])
+        torch.testing.assert_close(row.double(), wanted, atol=1e-5, rtol=0.0)
+    inside = found[3:6] @ ATOMS
+    torch.testing.assert_close(inside, values[3:6], atol=2e-3, rtol=0.0)  # the mean is the value
+
+
+def test_a_network_that_learns_histograms_has_the_mean_of_returns() -> None:
+    """Of two returns of one action the mean, and the error of each as its priority."""
+    objective = HistogramObjective(ATOMS)
+    logits = torch.zeros(1, 2, 51, requires_grad=True)
+    returns = torch.tensor([1.0, 4.0])
+    none = torch.zeros(2)
+    batch = Batch(none, torch.zeros(2, dtype=torch.int64), returns, none, none)
+    optimizer = torch.optim.Adam([logits], lr=0.1)
+    for _ in range(400):
+        optimizer.zero_grad()
+        errors = objective.errors(logits.expand(2, -1, -1), batch, logits, logits)
+        errors.loss.mean().backward()
+        optimizer.step()
+    assert objective.values(logits.detach())[0, 0].item() == pytest.approx(2.5, abs=0.02)
+    assert errors.priority.tolist() == pytest.approx([1.5, 1.5], abs=0.05)
+    assert objective.values(logits.detach())[0, 1].item() == pytest.approx(0.0, abs=1e-5)  # the other action
+
+
 def test_wrong_shapes_of_distributions_raise() -> None:
     with pytest.raises(ValueError, match="must be"):
         categorical_projection(torch.zeros(2, 51), torch.zeros(51), ATOMS)
@@ -129,6 +166,8 @@ def test_wrong_shapes_of_distributions_raise() -> None:
         categorical_target(torch.zeros(2, 1), torch.zeros(2), torch.zeros(2, 6, 51), torch.zeros(2, 6), ATOMS)
     with pytest.raises(ValueError, match="must be"):
         kl_divergences(torch.zeros(2, 51), torch.zeros(51))
+    with pytest.raises(ValueError, match="must be"):
+        histograms(torch.zeros(2, 1), ATOMS, 0.75)
     with pytest.raises(ValueError, match="must be"):
         expected_values(torch.zeros(2, 6, 50), ATOMS)
     with pytest.raises(ValueError, match="must be"):

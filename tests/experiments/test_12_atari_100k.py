@@ -39,10 +39,18 @@ OURS = (
 )
 
 
-RETURNS = ("--no-double", "--n-step", "1", "--no-distributional", "--trace-decay", "0.9", "--refresh-env-steps", "40")
+RETURNS = ("--no-double", "--n-step", "1", "--trace-decay", "0.9", "--refresh-env-steps", "40", "--block-steps", "8")
 
 
-@pytest.mark.parametrize("more", [(), pytest.param(OURS, marks=pytest.mark.slow), (*RETURNS, "--block-steps", "8")])
+@pytest.mark.parametrize(
+    "more",
+    [
+        (),
+        pytest.param(OURS, marks=pytest.mark.slow),
+        RETURNS,  # each as a histogram
+        pytest.param((*RETURNS, "--no-distributional"), marks=pytest.mark.slow),
+    ],
+)
 def test_n_and_n_more_are_2n_with_the_evaluation(tmp_path: Path, more: tuple[str, ...]) -> None:
     """Weights, replay, games and random numbers bit for bit; the evaluation is only of the final weights."""
     whole = train(SCRIPT, tmp_path / "whole", *BRIEF, *more, *GAMES, "--max-env-steps", "240")

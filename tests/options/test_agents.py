@@ -244,6 +244,7 @@ def test_the_projects_own_agent_of_atari_100k_trains_on_as_many_samples() -> Non
     assert options.game == published.game
     assert options.evaluation == published.evaluation
     assert (options.returns.trace_decay, options.dqn.n_step, options.dqn.double) == (0.9, 1, False)
+    assert (options.parts.dueling, options.parts.distributional, options.parts.atoms) == (True, True, 51)
     with pytest.raises(UserError, match="100k-fast"):
         parse("10_rainbow", "--agent", "100k-fast")
 
