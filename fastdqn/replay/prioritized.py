@@ -39,7 +39,7 @@ class PrioritizedReplay:
         self._beta = torch.zeros((), device=frames.device)
         self._one = torch.ones((), device=frames.device)
         self._zeros = torch.zeros(frames.num_envs, device=frames.device)
-        self._filled = 0  # rows whose transitions have had their first priorities
+        self._filled = frames.starts()[1] + 1  # rows whose transitions have had their first priorities
 
     def __len__(self) -> int:
         """Env steps stored, resets included."""

@@ -317,7 +317,8 @@ class Run:
         if before is not None and self.reason == "interrupted":
             self._progress.say(f"stopped at env step {self.env_steps:,}, where it was resumed: nothing was played")
             return
-        if before not in (None, "interrupted", "failed"):
+        solved_now = self.reason == "solved" != before  # by another stop score
+        if before not in (None, "interrupted", "failed") and not solved_now:
             said = f"nothing to do: the run was over ({self.reason}) after {self.env_steps:,} env steps"
             self._progress.say(f"{said}; raise its limits to continue")
             return

@@ -123,6 +123,18 @@ def test_a_run_that_was_interrupted_and_is_over_when_it_is_resumed_says_how_it_e
     assert "not solved (max-env-steps) after" in capsys.readouterr().out
 
 
+def test_another_stop_score_may_say_that_a_run_was_solved(tmp_path: Path) -> None:
+    with make_run(tmp_path, max_env_steps=100, stop_score=None) as run:
+        run.track(learner=Part())
+        while not run.over():
+            run.played(game(20.0))
+    assert summary(run.folder)["reason"] == "max-env-steps"
+    with make_run(tmp_path, max_env_steps=100, stop_score=18.0, resume=str(run.folder)) as again:
+        again.track(learner=Part())
+        assert again.over()
+    assert (summary(run.folder)["reason"], summary(run.folder)["solved"]) == ("solved", True)
+
+
 def test_train_seconds_count_from_the_first_update(tmp_path: Path) -> None:
     with make_run(tmp_path, train_seconds=0.3) as run:
         time.sleep(0.4)
