@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Generator
 from pathlib import Path
 
 import psutil
@@ -286,23 +287,30 @@ def test_torchrun_joins(tmp_path: Path) -> None:
     assert summary(only_run(tmp_path))["env_steps"] >= 400
 
 
-@pytest.mark.slow
-def test_torchrun_that_is_told_to_stop(tmp_path: Path) -> None:
-    """Its agent hands the signal to every rank: they finish their round, and rank 0 writes a checkpoint of now."""
-    script = command("41_ppo_ranks", tmp_path, *PPO)
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *script]
-    with subprocess.Popen(torchrun, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as agent:
+@contextlib.contextmanager
+def under_torchrun(folder: Path) -> Generator[subprocess.Popen[str]]:
+    """Yield the agent of torchrun whose two ranks of 41 have written a checkpoint; kill what is left at the end."""
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    words = [*torchrun, *command("41_ppo_ranks", folder, *PPO)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as agent:
         try:
             end = time.monotonic() + 120
-            while not any(tmp_path.glob("*/checkpoints/*.checkpoint")):
+            while not any(folder.glob("*/checkpoints/*.checkpoint")):
                 assert time.monotonic() < end
                 time.sleep(0.1)
-            agent.send_signal(signal.SIGTERM)
-            _, err = agent.communicate(timeout=60)
+            yield agent
         finally:
             for one in psutil.Process(agent.pid).children(recursive=True) if agent.poll() is None else []:
                 one.kill()
             agent.kill()
+
+
+@pytest.mark.slow
+def test_torchrun_that_is_told_to_stop(tmp_path: Path) -> None:
+    """Its agent hands the signal to every rank: they finish their round, and rank 0 writes a checkpoint of now."""
+    with under_torchrun(tmp_path) as agent:
+        agent.send_signal(signal.SIGTERM)
+        _, err = agent.communicate(timeout=60)
     assert "is gone" not in err
     said = summary(only_run(tmp_path))
     assert said["reason"] == "interrupted"
@@ -311,22 +319,12 @@ def test_torchrun_that_is_told_to_stop(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_torchrun_with_a_rank_that_is_killed(tmp_path: Path) -> None:
-    script = command("41_ppo_ranks", tmp_path, *PPO)
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *script]
-    with subprocess.Popen(torchrun, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as agent:
-        try:
-            end = time.monotonic() + 120
-            while not any(tmp_path.glob("*/checkpoints/*.checkpoint")):
-                assert time.monotonic() < end
-                time.sleep(0.1)
-            ranks = [one for one in psutil.Process(agent.pid).children() if script[0] in one.cmdline()]
-            (second,) = [one for one in ranks if one.environ().get("RANK") == "1"]
-            second.kill()
-            _, err = agent.communicate(timeout=40)
-        finally:
-            for one in psutil.Process(agent.pid).children(recursive=True) if agent.poll() is None else []:
-                one.kill()
-            agent.kill()
+    script = command("41_ppo_ranks", tmp_path)[0]
+    with under_torchrun(tmp_path) as agent:
+        ranks = [one for one in psutil.Process(agent.pid).children() if script in one.cmdline()]
+        (second,) = [one for one in ranks if one.environ().get("RANK") == "1"]
+        second.kill()
+        _, err = agent.communicate(timeout=40)
     assert agent.returncode == 1
     assert f"error: Rank 1 (process {second.pid} on " in err
     assert summary(only_run(tmp_path))["reason"] == "failed"
