@@ -306,6 +306,13 @@ RUNS = (
             *("--target-average", "0.05", "--act-with", "target"),
         ),
     ),
+    (
+        "12_atari_100k",
+        (
+            *(*BREAKOUT, "--agent", "100k-fast", "--n-step", "1", "--network", "nature", "--evaluation-games", "0"),
+            *("--refresh-env-steps", "40", "--block-steps", "8"),
+        ),
+    ),
 )
 
 
