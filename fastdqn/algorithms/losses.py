@@ -6,6 +6,8 @@ Names carry time: `q_tm1` are the values of the observation in which `a_tm1` was
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -147,7 +149,8 @@ def histograms(values: Tensor, atoms: Tensor, deviation: float) -> Tensor:
     spacing = (atoms[last] - atoms[0]) / last
     place = ((values - atoms[0]) / spacing).clamp(0, last).unsqueeze(1)  # (B, 1), in atoms
     edges = torch.arange(last + 2, device=atoms.device, dtype=place.dtype) - 0.5
-    below = torch.special.ndtr((edges - place) / deviation)  # (B, Z + 1)
+    special: Any = torch.special  # without types
+    below: Tensor = special.ndtr((edges - place) / deviation)  # (B, Z + 1)
     mass = below[:, 1:] - below[:, :-1]
     return mass / mass.sum(dim=1, keepdim=True)
 
