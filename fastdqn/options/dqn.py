@@ -29,9 +29,8 @@ class DQNOptions:
     """Deep Q-learning. The defaults are the 2017 post's for Pong."""
 
     agent: AgentName = "post2017"
-    """Hyper-parameters by paper (docs/agents.md), which are the defaults of the options that change what is learnt. By
-    default the 2017 post's for its games (with many games at once for Pong alone), and Mnih et al. 2015's for others.
-    """
+    """Hyper-parameters by paper, which are the defaults of the options that change what is learnt. Which one a script
+    and a game have by default is in docs/agents.md."""
     replay_size: int = 100_000
     """Transitions that the replay holds."""
     replay_initial: int = 10_000

@@ -43,6 +43,11 @@ def published_aggregates(one: Published, games: tuple[str, ...]) -> dict[str, fl
     return said | (one.of_runs if games == atari_26() else {})
 
 
+def of_runs(one: Published, games: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of those aggregates over these games that are the ones of runs; the others differ for means."""
+    return ("median", "mean", *(one.of_runs if games == atari_26() else ()))
+
+
 def markdown(report: Report, intervals: Mapping[str, Mapping[str, Interval]], picture: str) -> str:
     """Return the report as Markdown; `picture` is the name of the picture beside it."""
     games, parts = games_of(report), partial(report)
@@ -76,7 +81,7 @@ def table_rows(report: Report, intervals: Mapping[str, Mapping[str, Interval]]) 
         if one.key in REFERENCES:
             continue
         found = published_aggregates(one, games)
-        exact = ("median", "mean", *(one.of_runs if games == atari_26() else ()))  # the others differ for means
+        exact = of_runs(one, games)
         cells = [f"{found[name]:.3f}{'' if name in exact else '*'}" for name in NAMES]
         means = one.normalised(games)
         above = sum(float(score[0]) > 1.0 for score in means.values())
@@ -109,7 +114,8 @@ def _aggregates(report: Report, intervals: Mapping[str, Mapping[str, Interval]],
     lines = _table(headings, rows, left=1)
     lines += [
         "Human-normalised: 0 is random play, 1 a person; of the optimality gap less is better. In brackets 95% "
-        "intervals by stratified bootstrap over runs (Agarwal et al. 2021); none where a game has one run. *: of "
+        "intervals by stratified bootstrap over runs (Agarwal et al. 2021); none where a game has one run, and too "
+        "narrow with fewer than ten. *: of "
         "means, whose gap is smaller than that of runs and whose IQM is higher, but for a few sets of few games.",
         "",
     ]

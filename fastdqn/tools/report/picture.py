@@ -12,7 +12,7 @@ from fastdqn.envs.games import title_of
 from fastdqn.errors import RunError
 from fastdqn.tools.plot import COLORS
 from fastdqn.tools.report.metrics import NAMES, Interval, profile_band, profile_of
-from fastdqn.tools.report.page import HEADINGS, games_of, partial, published_aggregates
+from fastdqn.tools.report.page import HEADINGS, games_of, of_runs, partial, published_aggregates
 from fastdqn.tools.report.published import REFERENCES, published
 from fastdqn.tools.report.read import Report
 from fastdqn.tools.sweep.plan import atari_26
@@ -61,7 +61,10 @@ def _draw_aggregates(
     axes = figure.subplots(1, len(NAMES), sharey=True)
     for panel, name in zip(axes, NAMES, strict=True):
         for place, key in enumerate(reversed(BESIDE)):
-            panel.plot(published_aggregates(published()[key], games)[name], place, "o", color=_GRAY[0], markersize=5)
+            one = published()[key]
+            inside = _GRAY[0] if name in of_runs(one, games) else "white"
+            value = published_aggregates(one, games)[name]
+            panel.plot(value, place, "o", color=_GRAY[0], markerfacecolor=inside, markersize=5)
         for number, entry in enumerate(report.entries):
             place = len(labels) - 1 - number
             found = intervals[entry.label][name]
@@ -74,7 +77,7 @@ def _draw_aggregates(
         panel.set_yticks(range(len(labels)), labels)
         panel.margins(x=0.12, y=0.08)
         panel.tick_params(labelsize=9)
-    figure.supxlabel("human-normalised score; band: 95% interval; gray: published", fontsize=9)
+    figure.supxlabel("human-normalised score; band: 95% interval; gray: published, hollow: of means", fontsize=9)
 
 
 def _draw_profile(panel: Any, report: Report, games: tuple[str, ...]) -> None:
