@@ -68,8 +68,10 @@ COLUMNS = (
     Column("human", _human, "{:,.0%}", True),
     Column("fresh\ngames", partial(_examined, examined="fresh"), "{:,.2f}", True, "fresh"),
     Column("Nature's\nprotocol", partial(_examined, examined="nature"), "{:,.2f}", True, "nature"),
+    Column("final\ngames", partial(_examined, examined="evaluation"), "{:,.2f}", True, "evaluation"),
 )
-"""The last three are shown only where a run has them. Games are fresh that were played after the run was solved."""
+"""From `human` on they are shown only where a run has them. Games are fresh that were played after the run was solved;
+the final ones are Atari-100k's."""
 ALWAYS = COLUMNS[:4]
 
 

@@ -169,7 +169,7 @@ def _check_summary(summary: Mapping[str, Any]) -> None:
             raise ValueError(name)
     if re.fullmatch(r"[a-z -]*", summary.get("reason") or "") is None:
         raise ValueError("reason")
-    for name in ("fresh", "nature"):
+    for name in ("fresh", "nature", "evaluation"):
         played: Any = summary.get(name, {})
         if not (isinstance(played, dict) and all(_is_number(played.get(key, 0)) for key in ("mean", "standard_error"))):
             raise ValueError(name)

@@ -83,7 +83,14 @@ def test_examinations_after_the_training_are_columns(tmp_path: Path, capsys: pyt
     assert cells(said, "fresh")[-2:] == ["fresh", "Nature's"]
     assert cells(said, "18.25")[-4:] == ["18.25", "±", "0.12", "16.50"]
     assert cells(said, "IQM of")[-2:] == ["-", "-"]  # one of the two has none
-    assert "fresh" not in compared(capsys, tmp_path / "none", {})
+    found = {"evaluation": {"mean": 12.5, "standard_error": 0.25}}
+    said = compared(capsys, tmp_path / "100k", {"summary": found}, {"seed": 1, "summary": found})
+    assert cells(said, "mean-100")[-1] == "games"
+    assert cells(said, "12.50")[-3:] == ["12.50", "±", "0.25"]
+    assert cells(said, "IQM of")[-1] == "12.50"
+    said = compared(capsys, tmp_path / "none", {})
+    assert "fresh" not in said
+    assert "final" not in said
 
 
 def test_an_agent_of_all_runs_and_machines_that_differ(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
