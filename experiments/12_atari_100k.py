@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 from fastdqn import build
+from fastdqn.algorithms.average import AveragedWeights
 from fastdqn.algorithms.dqn import PROGRESS
 from fastdqn.algorithms.exploration import actions_for, epsilons_at
 from fastdqn.algorithms.resets import Resets
@@ -64,6 +65,7 @@ def train(options: Options) -> Run:
     )
     batch_size = dqn.batch_size * steps
     returns = StoredReturns(replay)
+    average = AveragedWeights(learner.actor, evaluation.final_average)
     evaluated = (games.num_envs,) if returns.values is None else (games.num_envs, REFRESHED_AT_ONCE)
     crowded = options.update.crowded_threads
     threads = Threads(learner, games.obs_shape, games.num_actions, batch_size, *evaluated, crowded=crowded)
@@ -84,10 +86,10 @@ def train(options: Options) -> Run:
         policy.greedy = GraphedActions(lambda: act(replay.stacks()), learner.noise)
 
     with Run(__file__, options, device, "vector", notes, PROGRESS, dqn.replay_initial) as run:
-        run.weights.tensors = learner.actor.state_dict()
+        run.weights.tensors = average.tensors
         run.timed.enable(options.vector.profile)
         replay.reset(games.reset())
-        run.track(learner=learner, games=games, replay=replay, policy=policy, diagnostics=diagnostics)
+        run.track(learner=learner, games=games, replay=replay, policy=policy, diagnostics=diagnostics, **average.parts)
 
         while not run.over():
             threads.share(run.neighbours.crowded)
@@ -108,6 +110,7 @@ def train(options: Options) -> Run:
                 with run.timed("update"):
                     resets.before(run.updates, learner, replay.windows)  # nothing unless it is asked for
                     run.updated(update().scalars, batch_size)
+                    average.updated(run.updates)  # nothing without --final-average
                 if target_sync_due(env_step, dqn.target_sync, steps):
                     learner.sync_target()
 

@@ -20,7 +20,7 @@ from fastdqn.algorithms.diagnostics import Diagnostics
 from fastdqn.algorithms.dqn import DQNLearner, Settings
 from fastdqn.algorithms.exploration import EpsilonGreedy, Player, VectorEpsilonGreedy, actions_for, epsilon_at
 from fastdqn.algorithms.form import PLAIN, Form
-from fastdqn.algorithms.losses import clipped_td_errors, squared_td_errors
+from fastdqn.algorithms.losses import clipped_td_errors, rescaled, squared_td_errors
 from fastdqn.algorithms.objectives import CategoricalObjective, HistogramObjective, Objective, ValueObjective
 from fastdqn.envs.build import PlayEnv, Wrappers, build_described, build_env, spaces_of
 from fastdqn.envs.many import build_games, num_envs_of
@@ -262,7 +262,11 @@ def build_device_replay(
     size = (dqn.replay_size, envs.num_envs, envs.obs_shape[1:], envs.obs_shape[0])
     rest = (dqn.gamma, device, as_int(seeds.replay), channels_last, lambda: envs.newest)
     if returns is not None and returns.trace_decay is not None:
-        frames = ReturnReplay(returns.trace_decay, returns.block_steps, returns.refresh_env_steps, *size, *rest)
+        many = (returns.trace_decay, returns.block_steps, returns.refresh_env_steps)
+        limits = (-math.inf, math.inf)
+        if parts is not None and parts.distributional:
+            limits = (parts.value_min, parts.value_max)
+        frames = ReturnReplay(*many, *size, *rest, limits=limits)
     else:
         frames = FrameReplay(*size, dqn.n_step, *rest)
     if parts is None or not parts.prioritized:
@@ -369,5 +373,7 @@ def _player_of(
 def _objective_of(dqn: DQNOptions, parts: PartOptions | None, device: torch.device, bootstrap: bool) -> Objective:
     if parts is None or not parts.distributional:
         return ValueObjective(clipped_td_errors if dqn.loss == "clipped" else squared_td_errors)
-    atoms = torch.linspace(parts.value_min, parts.value_max, parts.atoms, device=device)
-    return CategoricalObjective(atoms) if bootstrap else HistogramObjective(atoms)
+    if bootstrap:
+        return CategoricalObjective(torch.linspace(parts.value_min, parts.value_max, parts.atoms, device=device))
+    ends = rescaled(torch.tensor([parts.value_min, parts.value_max]))
+    return HistogramObjective(torch.linspace(float(ends[0]), float(ends[1]), parts.atoms, device=device))

@@ -175,7 +175,7 @@ class Made(NamedTuple):
 
 
 class Histogram(NamedTuple):
-    """A distribution over evenly spaced bars."""
+    """A distribution over bars, each of which ends in the middle between two centers."""
 
     centers: list[float]
     mass: list[float]  # of each bar

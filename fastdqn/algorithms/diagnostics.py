@@ -75,7 +75,7 @@ class Diagnostics(NothingUnfinished):
         if isinstance(objective, CategoricalObjective):
             best = values.argmax(dim=1).view(-1, 1, 1).expand(-1, 1, outputs.shape[2])
             mass = outputs.gather(1, best).squeeze(1).softmax(dim=1).mean(dim=0)
-            histograms["held_out/distribution"] = Histogram(objective.atoms.tolist(), mass.tolist())
+            histograms["held_out/distribution"] = Histogram(objective.returns.tolist(), mass.tolist())
         return scalars, histograms
 
     def _outputs(self, states: Tensor) -> Tensor:

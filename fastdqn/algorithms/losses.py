@@ -132,6 +132,19 @@ def categorical_target(
     return categorical_projection(probabilities, moved, atoms)
 
 
+def rescaled(returns: Tensor) -> Tensor:
+    """Return sign(x) * (sqrt(|x| + 1) - 1) of each x, so that large ones lie closer together; of any shape.
+
+    Pohlen et al. 2018, "Observe and Look Further", section 3.2, without the term that is linear in x.
+    """
+    return returns.sign() * ((returns.abs() + 1.0).sqrt() - 1.0)
+
+
+def restored(rescaled: Tensor) -> Tensor:
+    """Return of what numbers these are the rescaled ones: sign(y) * ((|y| + 1)^2 - 1); of any shape."""
+    return rescaled.sign() * ((rescaled.abs() + 1.0).square() - 1.0)
+
+
 def histograms(values: Tensor, atoms: Tensor, deviation: float) -> Tensor:
     """Return a distribution over `atoms` for each value, shape (B, Z): of a normal distribution around it the mass that
     is nearer to an atom than to the others, without what is beyond them.

@@ -13,6 +13,8 @@ from fastdqn.algorithms.losses import (
     histograms,
     kl_divergences,
     q_learning_target,
+    rescaled,
+    restored,
     squared_td_errors,
     taken_values,
 )
@@ -78,6 +80,11 @@ class CategoricalObjective:
     def __init__(self, atoms: Tensor) -> None:
         self.atoms = atoms
 
+    @property
+    def returns(self) -> Tensor:
+        """Which return each atom stands for, (Z,) float32."""
+        return self.atoms
+
     def values(self, output: Tensor) -> Tensor:
         return expected_values(output, self.atoms)
 
@@ -92,12 +99,22 @@ class HistogramObjective(CategoricalObjective):
     """A distribution for each action, over fixed atoms, that learns whole returns, each as a histogram around it
     (Farebrother et al. 2024, "Stop Regressing"). Priority |error| (Schaul et al. 2016).
 
+    Returns are rescaled, so that a few atoms reach far and still tell small returns apart (Pohlen et al. 2018). A value
+    is what the mean of a distribution is the rescaled one of (Schrittwieser et al. 2020, "MuZero", appendix F).
+
     Args:
-        atoms: (Z,) float32, evenly spaced, on the learner's device.
+        atoms: (Z,) float32, evenly spaced, of rescaled returns, on the learner's device.
     """
+
+    @property
+    def returns(self) -> Tensor:
+        return restored(self.atoms)
+
+    def values(self, output: Tensor) -> Tensor:
+        return restored(super().values(output))
 
     def errors(self, output_tm1: Tensor, batch: Batch, output_t: Tensor, selector_t: Tensor) -> Errors:  # noqa: ARG002
         logits = taken_values(output_tm1, batch.action)  # (B, Z)
-        loss, _ = kl_divergences(logits, histograms(batch.reward, self.atoms, DEVIATION))
-        value = logits.detach().softmax(dim=1) @ self.atoms
+        loss, _ = kl_divergences(logits, histograms(rescaled(batch.reward), self.atoms, DEVIATION))
+        value = restored(logits.detach().softmax(dim=1) @ self.atoms)
         return Errors(loss, (batch.reward - value).abs(), value)

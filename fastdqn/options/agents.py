@@ -234,22 +234,23 @@ AGENTS: Mapping[AgentName, Agent] = {
         needs="parts",
     ),
     "100k-fast": Agent(
-        "this project: drq-eps with histograms of lambda-returns, a larger step size and a network of tiles (LOG.md)",
+        "this project: drq-eps with histograms of lambda-returns, a larger step size, a network of tiles, and "
+        "averaged weights in the end (LOG.md)",
         {
             "run": _RUN_100K,
             "dqn": {
                 **_DQN_100K,
                 "n_step": 1,
                 "learning_rate": 3e-4,
-                "loss": "clipped",
                 **_FALLING_100K,
             },
             "pace": {"steps": 1},
             "vector": {"num_envs": 1},
             "agent": {"network": "tiles"},
             "update": {"random_shift": 4, "random_intensity": 0.05},
-            "parts": {"importance_decay": None},
+            "parts": {"importance_decay": None, "value_min": -40.0, "value_max": 40.0},
             "returns": {"trace_decay": 0.9, "refresh_env_steps": 2_000},
+            "evaluation": {"final_average": 0.05},
         },
         {"parts": {"dueling": True, "distributional": True}},
         needs="returns",

@@ -1,10 +1,10 @@
-"""The evaluation that ends a run of Atari-100k."""
+"""The evaluation that ends a run of Atari-100k, and which weights it is of."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fastdqn.options.fields import at_least, beside
+from fastdqn.options.fields import above_zero, at_least, beside, between
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,14 @@ class EvaluationOptions:
     evaluation_envs: int = beside(25)
     """Of these, games played at once."""
 
+    final_average: float | None = None
+    """Share of the weights of now in an average of them, taken at each tenth update, that plays these games, and that
+    the run leaves as its weights (Polyak & Juditsky 1992). By default the newest weights play."""
+
     def check(self) -> None:
         """Raise UserError for a value out of range."""
         at_least(self.evaluation_games, 0, "--evaluation-games")
         at_least(self.evaluation_envs, 1, "--evaluation-envs")
+        if self.final_average is not None:
+            above_zero(self.final_average, "--final-average")
+            between(self.final_average, 0.0, 1.0, "--final-average")

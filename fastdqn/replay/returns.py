@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -36,6 +37,7 @@ class ReturnReplay(FrameReplay):
         block: rows, steps of all games, in a block.
         every: env steps after which a refresh is due; None for never.
         capacity, num_envs, frame_shape, stack, gamma, device, seed, channels_last, newest: as of a frame replay.
+        limits: a return beyond one of them counts as it, since no more than they can be learnt.
     """
 
     def __init__(
@@ -52,11 +54,13 @@ class ReturnReplay(FrameReplay):
         seed: int,
         channels_last: bool = False,
         newest: Callable[[], Frame] | None = None,
+        limits: tuple[float, float] = (-math.inf, math.inf),
     ) -> None:
         super().__init__(capacity, num_envs, frame_shape, stack, 1, gamma, device, seed, channels_last, newest)
         self.values = torch.zeros(num_envs, device=self.learner_device)
         """(N,) float32: the largest values of the newest observations, to be written by whoever evaluates them."""
         self._decay, self._gamma, self._block, self._every = decay, gamma, block, every
+        self._limits = limits
         self._value = torch.zeros(self.size, device=self.device)  # the largest of an observation
         self._taken = torch.zeros(self.size, device=self.device)  # of the action that was taken, as far as it is known
         self._return = torch.zeros(self.size, device=self.device)
@@ -174,4 +178,4 @@ class ReturnReplay(FrameReplay):
             whole[:-rows] = torch.addcmul(whole[:-rows], share[:-rows], whole[rows:])
             share[:-rows] = share[:-rows] * share[rows:]
             rows *= 2
-        self._return[place] = whole[:-1]
+        self._return[place] = whole[:-1].clamp(*self._limits)

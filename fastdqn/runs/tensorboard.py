@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from pathlib import Path
 from typing import Any
@@ -34,14 +35,14 @@ class Board:
     def add_histogram(self, tag: str, histogram: Histogram, env_steps: int) -> None:
         """Write a distribution that is known already, bar by bar."""
         centers, mass = histogram.centers, histogram.mass
-        half = (centers[1] - centers[0]) / 2.0
+        between = [(low + high) / 2.0 for low, high in itertools.pairwise(centers)]
         proto = _summaries.HistogramProto(
-            min=centers[0] - half,
-            max=centers[-1] + half,
+            min=2.0 * centers[0] - between[0],
+            max=2.0 * centers[-1] - between[-1],
             num=sum(mass),
             sum=sum(c * m for c, m in zip(centers, mass, strict=True)),
             sum_squares=sum(c * c * m for c, m in zip(centers, mass, strict=True)),
-            bucket_limit=[center + half for center in centers],
+            bucket_limit=[*between, 2.0 * centers[-1] - between[-1]],
             bucket=mass,
         )
         summary = _summaries.Summary(value=[_summaries.Summary.Value(tag=tag, histo=proto)])

@@ -16,6 +16,8 @@ from fastdqn.algorithms.losses import (
     histograms,
     kl_divergences,
     q_learning_target,
+    rescaled,
+    restored,
     squared_td_errors,
     taken_values,
     weighted_mean,
@@ -141,11 +143,34 @@ def test_histograms_by_hand_and_by_normal_distributions() -> None:
     torch.testing.assert_close(inside, values[3:6], atol=2e-3, rtol=0.0)  # the mean is the value
 
 
+def test_rescaled_returns_are_those_of_the_equation_and_come_back() -> None:
+    returns = torch.tensor([-24.0, -3.0, 0.0, 0.21, 8.0, 99.0])
+    torch.testing.assert_close(rescaled(returns), torch.tensor([-4.0, -1.0, 0.0, 0.1, 2.0, 9.0]))
+    torch.testing.assert_close(restored(rescaled(returns)), returns)
+
+
+def test_a_histogram_of_rescaled_returns_tells_small_ones_apart_and_reaches_far() -> None:
+    """A network that says exactly the histogram of a return has that return as its value, without any loss."""
+    objective = HistogramObjective(torch.linspace(*rescaled(torch.tensor([-40.0, 40.0])).tolist(), 51))
+    spacing = objective.returns.diff()
+    assert objective.returns[[0, 25, 50]].tolist() == pytest.approx([-40.0, 0.0, 40.0], abs=1e-4)
+    assert 0.4 < spacing[25] < 0.5 < 2.4 < spacing[-1]
+    for value in (-3.0, -0.1, 0.0, 0.3, 15.0, 30.0):
+        wanted = torch.tensor([value])
+        mass = histograms(rescaled(wanted), objective.atoms, 0.75)
+        logits = mass.clamp(min=1e-12).log().unsqueeze(1)  # (1, 1, Z)
+        assert objective.values(logits).item() == pytest.approx(value, abs=0.01 + 0.01 * abs(value))
+        batch = Batch(wanted, torch.zeros(1, dtype=torch.int64), wanted, wanted, wanted)
+        errors = objective.errors(logits, batch, logits, logits)
+        assert errors.priority.item() < 0.01 + 0.01 * abs(value)
+        assert errors.loss.item() == pytest.approx(float(-mass.xlogy(mass).sum()), abs=1e-4)  # its own entropy
+
+
 def test_a_network_that_learns_histograms_has_the_mean_of_returns() -> None:
-    """Of two returns of one action the mean, and the error of each as its priority."""
+    """Of two returns of one action what their rescaled mean is of, and the error of each as its priority."""
     objective = HistogramObjective(ATOMS)
     logits = torch.zeros(1, 2, 51, requires_grad=True)
-    returns = torch.tensor([1.0, 4.0])
+    returns = torch.tensor([3.0, 8.0])  # rescaled 1 and 2
     none = torch.zeros(2)
     batch = Batch(none, torch.zeros(2, dtype=torch.int64), returns, none, none)
     optimizer = torch.optim.Adam([logits], lr=0.1)
@@ -154,8 +179,8 @@ def test_a_network_that_learns_histograms_has_the_mean_of_returns() -> None:
         errors = objective.errors(logits.expand(2, -1, -1), batch, logits, logits)
         errors.loss.mean().backward()
         optimizer.step()
-    assert objective.values(logits.detach())[0, 0].item() == pytest.approx(2.5, abs=0.02)
-    assert errors.priority.tolist() == pytest.approx([1.5, 1.5], abs=0.05)
+    assert objective.values(logits.detach())[0, 0].item() == pytest.approx(5.25, abs=0.05)
+    assert errors.priority.tolist() == pytest.approx([2.25, 2.75], abs=0.05)
     assert objective.values(logits.detach())[0, 1].item() == pytest.approx(0.0, abs=1e-5)  # the other action
 
 

@@ -39,7 +39,10 @@ OURS = (
 )
 
 
-RETURNS = ("--no-double", "--n-step", "1", "--trace-decay", "0.9", "--refresh-env-steps", "40", "--block-steps", "8")
+RETURNS = (
+    *("--no-double", "--n-step", "1", "--trace-decay", "0.9", "--refresh-env-steps", "40", "--block-steps", "8"),
+    *("--final-average", "0.3"),
+)
 
 
 @pytest.mark.parametrize(
@@ -66,6 +69,20 @@ def test_n_and_n_more_are_2n_with_the_evaluation(tmp_path: Path, more: tuple[str
     assert found["human_normalised"] == human_normalised("breakout", found["mean"])
     assert summary(run)["samples_per_s"] > 0
     assert resume(SCRIPT, run).count("evaluation") == 0  # it is there already
+
+
+def test_the_average_is_what_the_run_leaves(tmp_path: Path) -> None:
+    """Of the weights after 10, 20, 30 and 40 updates; the newest ones are in the checkpoint alone."""
+    words = (*BRIEF, *RETURNS, "--final-average", "0.01", "--evaluation-games", "0")
+    left, newest = [], []
+    for count in (10, 20, 30, 40):
+        run = train(SCRIPT, tmp_path / str(count), *words, "--max-env-steps", str(60 + count))
+        left.append(safetensors.numpy.load_file(run / "weights.safetensors"))
+        newest.append(state_at_the_end(run)["parts"]["learner"]["network"])
+    for name, array in left[-1].items():
+        mean = sum(one[name].numpy().astype("float64") for one in newest) / 4
+        assert array == pytest.approx(mean, abs=1e-6)
+    assert any((array != newest[-1][name].numpy()).any() for name, array in left[-1].items())
 
 
 @pytest.mark.parametrize("script", ["09_cuda_graph", "10_rainbow", "11_pong_in_seconds", SCRIPT])

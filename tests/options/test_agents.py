@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, get_args
 
 import pytest
@@ -242,9 +243,10 @@ def test_the_projects_own_agent_of_atari_100k_trains_on_as_many_samples() -> Non
         assert (one.run.max_env_steps, one.vector.num_envs, one.run.stop_score) == (100_000, 1, None)
         assert one.dqn.batch_size * (100_000 - one.dqn.replay_initial) == 3_148_800
     assert options.game == published.game
-    assert options.evaluation == published.evaluation
+    assert options.evaluation == replace(published.evaluation, final_average=0.05)
     assert (options.returns.trace_decay, options.dqn.n_step, options.dqn.double) == (0.9, 1, False)
     assert (options.parts.dueling, options.parts.distributional, options.parts.atoms) == (True, True, 51)
+    assert (options.parts.value_min, options.parts.value_max) == (-40.0, 40.0)
     with pytest.raises(UserError, match="100k-fast"):
         parse("10_rainbow", "--agent", "100k-fast")
 

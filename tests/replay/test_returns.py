@@ -105,10 +105,26 @@ def test_they_are_those_of_the_equation(decay: float) -> None:
     torch.testing.assert_close(found[mask], torch.tensor(wanted)[mask], rtol=1e-5, atol=1e-5)
 
 
+def test_returns_end_at_what_can_be_learnt() -> None:
+    plain = replay_of(0.7)
+    limited = ReturnReplay(0.7, BLOCK, None, 64 * GAMES, GAMES, (6, 6), 2, GAMMA, CPU, 0, limits=(-0.5, 0.75))
+    for replay in (plain, limited):
+        history = History(5)
+        replay.reset(history.frames())
+        for _ in range(3 * BLOCK + 1):
+            history.step(replay)
+    known = plain._return[plain.slots(torch.arange(3 * BLOCK).unsqueeze(1), torch.arange(GAMES))]
+    found = limited._return[limited.slots(torch.arange(3 * BLOCK).unsqueeze(1), torch.arange(GAMES))]
+    assert known.min() < -0.5
+    assert known.max() > 0.75
+    torch.testing.assert_close(found, known.clamp(-0.5, 0.75))
+
+
 def test_one_game_of_many_rows_is_looked_back_on_as_row_by_row() -> None:
     """Shares of 2,000 rows, which float32 rounds to zero on the way, against the recursion in float64."""
     rows, decay, gamma = 2_000, 0.95, 0.997
-    replay, rng = ReturnReplay(decay, BLOCK, None, rows + 20, 1, (6, 6), 2, gamma, CPU, 0), np.random.default_rng(3)
+    replay = ReturnReplay(decay, BLOCK, None, rows + 20, 1, (6, 6), 2, gamma, CPU, 0)
+    rng = np.random.default_rng(3)
     ends = torch.from_numpy(rng.random(replay.size) < 0.004)
     replay._value.normal_()
     replay._reward.normal_()
