@@ -85,7 +85,7 @@ def train(options: Options) -> Run:
         update = Graphed(eager, replay.generator, learner.noise)
         policy.greedy = GraphedActions(lambda: act(replay.stacks()), learner.noise)
 
-    with Run(__file__, options, device, "vector", notes, PROGRESS, dqn.replay_initial) as run:
+    with Run(__file__, options, device, "vector", (*notes, evaluation.describe()), PROGRESS, dqn.replay_initial) as run:
         run.weights.tensors = average.tensors
         run.timed.enable(options.vector.profile)
         replay.reset(games.reset())

@@ -20,6 +20,15 @@ class EvaluationOptions:
     """Share of the weights of now in an average of them, taken at each tenth update, that plays these games, and that
     the run leaves as its weights (Polyak & Juditsky 1992). By default the newest weights play."""
 
+    def describe(self) -> str:
+        """Return one line about what the end of a run plays."""
+        share = self.final_average
+        weights = (
+            "the newest weights" if share is None else f"an average of the weights, {share:g} of every tenth update's"
+        )
+        games = f"{self.evaluation_games} games" if self.evaluation_games else "no game"
+        return f"after the last env step plays {games}, and leaves {weights}"
+
     def check(self) -> None:
         """Raise UserError for a value out of range."""
         at_least(self.evaluation_games, 0, "--evaluation-games")

@@ -244,6 +244,10 @@ def test_the_projects_own_agent_of_atari_100k_trains_on_as_many_samples() -> Non
         assert one.dqn.batch_size * (100_000 - one.dqn.replay_initial) == 3_148_800
     assert options.game == published.game
     assert options.evaluation == replace(published.evaluation, final_average=0.05)
+    assert published.evaluation.describe().endswith("plays 100 games, and leaves the newest weights")
+    assert options.evaluation.describe().endswith("an average of the weights, 0.05 of every tenth update's")
+    with pytest.raises(UserError, match="--final-average must be more than 0"):
+        parse("12_atari_100k", "--game", "qbert", "--final-average", "0")
     assert (options.returns.trace_decay, options.dqn.n_step, options.dqn.double) == (0.9, 1, False)
     assert (options.parts.dueling, options.parts.distributional, options.parts.atoms) == (True, True, 51)
     assert (options.parts.value_min, options.parts.value_max) == (-40.0, 40.0)
