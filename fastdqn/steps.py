@@ -18,7 +18,13 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float) ->
 
 
 def load_optimizer(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
-    """Continue with the moments and the step size of `state`; how a step is carried out stays this device's choice."""
+    """Continue with the moments and the step size of `state`; how a step is carried out stays this device's choice, and
+    moments lie as their weights do, which optimisers in one kernel take for granted.
+    """
     groups = optimizer.state_dict()["param_groups"]
     optimizer.load_state_dict({"state": state["state"], "param_groups": groups})
+    for weight, moments in optimizer.state.items():
+        for name, moment in moments.items():
+            if isinstance(moment, Tensor) and moment.shape == weight.shape and moment.stride() != weight.stride():
+                moments[name] = torch.empty_like(weight, dtype=moment.dtype).copy_(moment)
     set_learning_rate(optimizer, float(state["param_groups"][0]["lr"]))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,13 +11,15 @@ import numpy as np
 import pytest
 import torch
 
-from fastdqn.build import _learning, build_device_replay, one_game, schedule_of
+from fastdqn.algorithms.objectives import HistogramObjective
+from fastdqn.build import _learning, build_device_replay, games_on_device, one_game, schedule_of
 from fastdqn.errors import UserError
 from fastdqn.execution.devices import has_bf16
 from fastdqn.forms import fastest_form
 from fastdqn.options.groups import groups_of
 from fastdqn.options.run import RunOptions
 from fastdqn.replay.prioritized import PrioritizedReplay
+from fastdqn.replay.returns import ReturnReplay
 from fastdqn.seeds import seeds_of
 from tests.helpers.learners import CPU, SHAPE, learner_from, learner_of, options_of, random_batch
 from tests.helpers.scripts import parse
@@ -33,6 +37,22 @@ def test_bf16_is_the_default_only_where_it_is_fast(monkeypatch: pytest.MonkeyPat
         assert fastest_form("auto", CPU).bf16 is expected
     assert fastest_form("bf16", CPU).bf16
     assert not fastest_form("fp32", CPU).bf16
+
+
+def test_histograms_are_of_rescaled_returns_and_the_replay_ends_where_they_do() -> None:
+    options = parse("12_atari_100k", "--game", "breakout", "--agent", "100k-fast", "--replay-size", "2000")
+    _, games, learner, replay, *_ = games_on_device(
+        *(options.run, options.game, options.dqn, options.pace, options.vector),
+        *(options.update, options.agent, options.parts, options.returns),
+    )
+    assert isinstance(learner.objective, HistogramObjective)
+    assert isinstance(replay, ReturnReplay)
+    assert learner.objective.returns[[0, 25, 50]].tolist() == pytest.approx([-40.0, 0.0, 40.0], abs=1e-4)
+    assert replay._limits == (-40.0, 40.0)
+    scalar = replace(options.parts, distributional=False)
+    other = build_device_replay(seeds_of(0), options.dqn, games, CPU, scalar, options.returns)
+    assert isinstance(other, ReturnReplay)
+    assert other._limits == (-math.inf, math.inf)
 
 
 def test_there_are_as_many_atoms_as_asked_for() -> None:

@@ -20,7 +20,7 @@ from fastdqn.foreach import copy_all, lerp_all
 from fastdqn.networks.arithmetic import in_bf16
 from fastdqn.networks.lowered import Lowered, backward
 from fastdqn.networks.noisy import clear_noise, draw_noise, noisy_layers
-from fastdqn.networks.qnetwork import draw_first_weights
+from fastdqn.networks.qnetwork import draw_first_weights, lay_out_by_input
 from fastdqn.networks.torso import share_weights, torsos, use_channels_last
 from fastdqn.seam import Descent, Group
 from fastdqn.seeds import as_int
@@ -84,8 +84,9 @@ class DQNLearner(NothingUnfinished):
         self.device = next(network.parameters()).device
         self.target = build_network().to(self.device).requires_grad_(False)
         if form.channels_last:
-            use_channels_last(self.network)
-            use_channels_last(self.target)
+            for one in (self.network, self.target):
+                use_channels_last(one)
+                lay_out_by_input(one)
         self._augmentation = augmentation
         self._build_network = build_network
         self._settings = settings

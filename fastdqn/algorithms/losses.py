@@ -137,12 +137,12 @@ def rescaled(returns: Tensor) -> Tensor:
 
     Pohlen et al. 2018, "Observe and Look Further", section 3.2, without the term that is linear in x.
     """
-    return returns.sign() * ((returns.abs() + 1.0).sqrt() - 1.0)
+    return returns / ((returns.abs() + 1.0).sqrt() + 1.0)  # the same without a difference of nearly equal numbers
 
 
 def restored(rescaled: Tensor) -> Tensor:
-    """Return of what numbers these are the rescaled ones: sign(y) * ((|y| + 1)^2 - 1); of any shape."""
-    return rescaled.sign() * ((rescaled.abs() + 1.0).square() - 1.0)
+    """Return the numbers whose rescaled ones these are: sign(y) * ((|y| + 1)^2 - 1); of any shape."""
+    return rescaled * (rescaled.abs() + 2.0)
 
 
 def histograms(values: Tensor, atoms: Tensor, deviation: float) -> Tensor:

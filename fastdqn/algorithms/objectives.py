@@ -99,8 +99,9 @@ class HistogramObjective(CategoricalObjective):
     """A distribution for each action, over fixed atoms, that learns whole returns, each as a histogram around it
     (Farebrother et al. 2024, "Stop Regressing"). Priority |error| (Schaul et al. 2016).
 
-    Returns are rescaled, so that a few atoms reach far and still tell small returns apart (Pohlen et al. 2018). A value
-    is what the mean of a distribution is the rescaled one of (Schrittwieser et al. 2020, "MuZero", appendix F).
+    Returns are rescaled, so that a few atoms reach far and still tell small returns apart (Pohlen et al. 2018). The
+    mean of a distribution is a rescaled return; the value is that return, restored (Schrittwieser et al. 2020,
+    "MuZero", appendix F).
 
     Args:
         atoms: (Z,) float32, evenly spaced, of rescaled returns, on the learner's device.

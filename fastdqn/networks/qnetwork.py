@@ -27,12 +27,19 @@ class HeadParts(NamedTuple):
 class LastLayer(nn.Linear):
     """A linear layer with few outputs, whose gradient has the same bits whatever number of threads computes it.
 
-    The weights are laid out by input for a moment: the gradient is then a product with many rows, in which each sum is
-    one thread's.
+    The weights are laid out by input, for a moment, or for good by `lay_out_by_input`: the gradient is then a product
+    with many rows, in which each sum is one thread's.
     """
 
     def forward(self, input: Tensor) -> Tensor:
         return torch.addmm(self.bias, input, self.weight.t().contiguous())
+
+
+def lay_out_by_input(network: nn.Module) -> None:
+    """Lay the weights of last layers out by input, in place, so that a pass need not; values stay the same."""
+    for layer in network.modules():
+        if isinstance(layer, LastLayer):
+            layer.weight.data = layer.weight.detach().t().contiguous().t()
 
 
 class Stream(nn.Sequential):

@@ -24,7 +24,9 @@ class EvaluationOptions:
         """Return one line about what the end of a run plays."""
         share = self.final_average
         weights = (
-            "the newest weights" if share is None else f"an average of the weights, {share:g} of every tenth update's"
+            "the newest weights"
+            if share is None
+            else f"an average of the weights, moved by {share:g} at each tenth update"
         )
         games = f"{self.evaluation_games} games" if self.evaluation_games else "no game"
         return f"after the last env step plays {games}, and leaves {weights}"

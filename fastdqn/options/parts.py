@@ -44,7 +44,7 @@ class PartOptions:
     """Learn the distribution of returns instead of their mean (C51, Bellemare et al. 2017); with --trace-decay each
     return as a histogram around it (HL-Gauss, Farebrother et al. 2024)."""
     atoms: int = 51
-    """Atoms of the distribution (Bellemare et al. 2017); with --trace-decay the closer the smaller the return."""
+    """Atoms of the distribution (Bellemare et al. 2017); with --trace-decay closer together near 0."""
     value_min: float = -10.0
     """The lowest atom (Bellemare et al. 2017)."""
     value_max: float = 10.0

@@ -325,7 +325,10 @@ def _learner_of(
         return build_actor_critic.build_learner(seeds, options.a2c, shape, num_actions, device)
     channels, height, width = shape
     dqn = options.dqn or DQNOptions()
-    return build_learner(seeds, dqn, (channels, height, width), num_actions, device, PLAIN, *groups)
+    bootstrap = options.returns is None or options.returns.trace_decay is None  # says what outputs of atoms mean
+    return build_learner(
+        seeds, dqn, (channels, height, width), num_actions, device, PLAIN, *groups, bootstrap=bootstrap
+    )
 
 
 def side_of(options: Groups) -> int:

@@ -171,7 +171,10 @@ def _check_summary(summary: Mapping[str, Any]) -> None:
         raise ValueError("reason")
     for name in ("fresh", "nature", "evaluation"):
         played: Any = summary.get(name, {})
-        if not (isinstance(played, dict) and all(_is_number(played.get(key, 0)) for key in ("mean", "standard_error"))):
+        if not isinstance(played, dict):
+            raise ValueError(name)
+        said: list[Any] = [played.get(key) for key in ("mean", "standard_error")]  # of one game there is no error
+        if not all(one is None or _is_number(one) for one in said):
             raise ValueError(name)
 
 

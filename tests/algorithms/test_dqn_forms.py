@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from fastdqn.algorithms import dqn
 from fastdqn.algorithms.dqn import DQNLearner
 from fastdqn.algorithms.form import Form
+from fastdqn.networks.qnetwork import LastLayer
 from fastdqn.options.groups import Groups
 from fastdqn.options.parts import VARIANTS
+from tests.helpers.checkpoints import through_a_file
 from tests.helpers.distributions import ATOMS
 from tests.helpers.learners import (
     CPU,
@@ -141,3 +145,31 @@ def test_update_on_cuda_equals_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     assert a.scalars["loss"].item() == pytest.approx(b.scalars["loss"].item(), rel=1e-4)
     for x, y in zip(descents[0].gradients, descents[1].gradients, strict=True):
         torch.testing.assert_close(x, y.cpu(), rtol=1e-2, atol=1e-5)
+
+
+@pytest.mark.parametrize("bf16", [False, True])
+def test_last_layers_laid_out_by_input_change_no_bit_and_copy_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, bf16: bool
+) -> None:
+    """Weights, gradients and moments lie in the same order, in a learner that continues from a checkpoint, too."""
+    form = dataclasses.replace(FAST, bf16=bf16)
+    fast, from_file = (learner_of("distributional", form) for _ in range(2))
+    with monkeypatch.context() as patched:
+        patched.setattr(dqn, "lay_out_by_input", lambda network: None)
+        plain = learner_of("distributional", form)
+    last: Any = [one for one in fast.network.modules() if isinstance(one, LastLayer)][-1]
+    assert last.weight.t().is_contiguous()
+    assert not last.weight.is_contiguous()
+    for seed in range(6):
+        if seed == 3:
+            from_file.load(through_a_file(tmp_path, fast))
+        for learner in (plain, fast) if seed < 3 else (plain, fast, from_file):
+            learner.update(random_batch(16, seed=seed))
+    for learner in (fast, from_file):
+        for a, b in zip(plain.network.parameters(), learner.network.parameters(), strict=True):
+            assert torch.equal(a, b)
+        for weight, moments in learner.group.optimizer.state.items():
+            lies = {one.stride() for one in moments.values() if one.shape == weight.shape}
+            assert lies == {weight.stride()}
+            assert weight.grad is not None
+            assert weight.grad.stride() == weight.stride()

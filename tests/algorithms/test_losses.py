@@ -147,6 +147,8 @@ def test_rescaled_returns_are_those_of_the_equation_and_come_back() -> None:
     returns = torch.tensor([-24.0, -3.0, 0.0, 0.21, 8.0, 99.0])
     torch.testing.assert_close(rescaled(returns), torch.tensor([-4.0, -1.0, 0.0, 0.1, 2.0, 9.0]))
     torch.testing.assert_close(restored(rescaled(returns)), returns)
+    small = torch.tensor([1e-6, -3e-5, 1e-3])
+    torch.testing.assert_close(restored(rescaled(small)), small, rtol=1e-5, atol=0.0)
 
 
 def test_a_histogram_of_rescaled_returns_tells_small_ones_apart_and_reaches_far() -> None:
@@ -167,7 +169,7 @@ def test_a_histogram_of_rescaled_returns_tells_small_ones_apart_and_reaches_far(
 
 
 def test_a_network_that_learns_histograms_has_the_mean_of_returns() -> None:
-    """Of two returns of one action what their rescaled mean is of, and the error of each as its priority."""
+    """Of two returns of one action the return that the mean of the rescaled ones stands for; errors as priorities."""
     objective = HistogramObjective(ATOMS)
     logits = torch.zeros(1, 2, 51, requires_grad=True)
     returns = torch.tensor([3.0, 8.0])  # rescaled 1 and 2

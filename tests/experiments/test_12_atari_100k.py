@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 import safetensors.numpy
+import torch
 
+from fastdqn.algorithms.objectives import HistogramObjective
 from fastdqn.envs.scores import human_normalised
 from fastdqn.tools import final
-from fastdqn.tools.evaluate import Score
+from fastdqn.tools.evaluate import Score, load_agent
 from tests.experiments.test_resume import same, state_at_the_end, without_clock
 from tests.helpers.resuming import resume
 from tests.helpers.scripts import fingerprint, records, script_says, summary, train
@@ -83,6 +85,9 @@ def test_the_average_is_what_the_run_leaves(tmp_path: Path) -> None:
         mean = sum(one[name].numpy().astype("float64") for one in newest) / 4
         assert array == pytest.approx(mean, abs=1e-6)
     assert any((array != newest[-1][name].numpy()).any() for name, array in left[-1].items())
+    objective: Any = load_agent(run, torch.device("cpu")).learner.objective  # type: ignore[union-attr]
+    assert isinstance(objective, HistogramObjective)
+    assert objective.returns[[0, -1]].tolist() == pytest.approx([-10.0, 10.0], abs=1e-5)
 
 
 @pytest.mark.parametrize("script", ["09_cuda_graph", "10_rainbow", "11_pong_in_seconds", SCRIPT])

@@ -245,7 +245,7 @@ def test_the_projects_own_agent_of_atari_100k_trains_on_as_many_samples() -> Non
     assert options.game == published.game
     assert options.evaluation == replace(published.evaluation, final_average=0.05)
     assert published.evaluation.describe().endswith("plays 100 games, and leaves the newest weights")
-    assert options.evaluation.describe().endswith("an average of the weights, 0.05 of every tenth update's")
+    assert options.evaluation.describe().endswith("an average of the weights, moved by 0.05 at each tenth update")
     with pytest.raises(UserError, match="--final-average must be more than 0"):
         parse("12_atari_100k", "--game", "qbert", "--final-average", "0")
     assert (options.returns.trace_decay, options.dqn.n_step, options.dqn.double) == (0.9, 1, False)

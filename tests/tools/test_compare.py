@@ -83,6 +83,8 @@ def test_examinations_after_the_training_are_columns(tmp_path: Path, capsys: pyt
     assert cells(said, "fresh")[-2:] == ["fresh", "Nature's"]
     assert cells(said, "18.25")[-4:] == ["18.25", "±", "0.12", "16.50"]
     assert cells(said, "IQM of")[-2:] == ["-", "-"]  # one of the two has none
+    lone = {"evaluation": {"mean": 12.5, "standard_error": None}}  # one game
+    assert cells(compared(capsys, tmp_path / "lone", {"summary": lone}), "12.50")[-1] == "12.50"
     found = {"evaluation": {"mean": 12.5, "standard_error": 0.25}}
     said = compared(capsys, tmp_path / "100k", {"summary": found}, {"seed": 1, "summary": found})
     assert cells(said, "mean-100")[-1] == "games"

@@ -9,10 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from fastdqn.envs.scores import REFERENCES, human_normalised
 from fastdqn.tools.report.metrics import NAMES, aggregates_of, intervals_of, profile_band, profile_of
+from fastdqn.tools.report.page import own_intervals
+from fastdqn.tools.report.picture import draw_report
 from fastdqn.tools.report.published import published
 from fastdqn.tools.report.read import read_report
 from fastdqn.tools.sweep.plan import PUBLISHED, atari_26
@@ -141,6 +144,24 @@ def test_a_whole_report(raw: dict[str, dict[str, list[float]]], tmp_path: Path) 
         human_normalised(rows[0]["game"], float(rows[0]["score"])), abs=1e-6
     )
     assert (folder / "report.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_what_is_an_aggregate_of_means_is_drawn_hollow(
+    raw: dict[str, dict[str, list[float]]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DER's of 2019 are of means, but for the median and mean over games, which are the same; SPR's are of runs."""
+    drawn: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: drawn.append(figure))
+    folder = make_results(tmp_path / "sweep", {game: runs[:2] for game, runs in raw["DrQ(eps)"].items()})
+    report = read_report([folder])
+    draw_report(report, own_intervals(report), tmp_path / "report.png")
+    panels = drawn[0].axes[: len(NAMES)]
+    rows = [label.get_text() for label in panels[0].get_yticklabels()]
+    for key, hollow in (("der-2019", {"iqm", "gap"}), ("spr", set[str]())):
+        place = rows.index(published()[key].label)
+        for name, panel in zip(NAMES, panels, strict=True):
+            (mark,) = [line for line in panel.lines if line.get_marker() == "o" and list(line.get_ydata()) == [place]]
+            assert (mark.get_markerfacecolor() == "white") == (name in hollow)
 
 
 def test_a_part_never_passes_as_whole(
