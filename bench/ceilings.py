@@ -37,7 +37,7 @@ from fastdqn.options.actor_critic import A2COptions, PPOOptions
 from fastdqn.options.dqn import AgentName, AgentOptions, DQNOptions, NetworkName, PaceOptions, UpdateOptions
 from fastdqn.options.game import OWN_GAME, GameOptions, VectorOptions
 from fastdqn.options.groups import check, defaults_of
-from fastdqn.options.parts import PartOptions, Variant
+from fastdqn.options.parts import PartOptions, ReturnOptions, Variant
 from fastdqn.options.presets import changed, with_names
 from fastdqn.options.run import RunOptions
 from fastdqn.options.sac import SACOptions
@@ -193,9 +193,10 @@ def update_only(ceiling: Ceiling, options: Options) -> dict[str, float]:
     if fast:
         prepare_memory()
         form = fastest_form(options.update.precision, device)
-    groups = (options.update, options.agent, options.parts)
+    returns = None if ceiling.bootstrap else ReturnOptions(trace_decay=0.0)
+    groups = (options.update, options.agent, options.parts, returns)
     seeds = seeds_of(options.run.seed)
-    learner = build_learner(seeds, options.dqn, shape, num_actions, device, form, *groups, ceiling.bootstrap)
+    learner = build_learner(seeds, options.dqn, shape, num_actions, device, form, *groups)
     trainer = SeveralGradients(learner, ceiling.gradient_threads)
     size = ceiling.batch_size
     batch = Batch(

@@ -153,7 +153,7 @@ def games_on_device(
     form = PLAIN if update is None else fastest_form(update.precision, device)
     learner = build_learner(
         *(seeds, dqn, envs.obs_shape, envs.num_actions, device, form, update, agent, parts),
-        bootstrap=returns is None,
+        returns=returns,
         descent=ranks.descent,
     )
     replay = build_device_replay(seeds, dqn, envs, device, parts, returns, channels_last=update is not None)
@@ -209,10 +209,11 @@ def build_learner(
     update: UpdateOptions | None = None,
     agent: AgentOptions | None = None,
     parts: PartOptions | None = None,
-    bootstrap: bool = True,
+    returns: ReturnOptions | None = None,
     descent: Descent | None = None,
 ) -> DQNLearner:
-    """Return the learner, with its networks on `device`; `bootstrap` says whether it needs a target network."""
+    """Return the learner, with its networks on `device`; one that learns whole returns needs no target network."""
+    bootstrap = returns is None or returns.trace_decay is None
     network = partial(build_network, seeds, obs_shape, num_actions, update, agent, parts)
     agent = agent or AgentOptions()
     rmsprop = dqn.rmsprop_epsilon if dqn.optimizer == "rmsprop" else None

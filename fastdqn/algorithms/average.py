@@ -1,15 +1,14 @@
-"""An average of a network's weights over its last updates, which plays better than the newest ones do."""
+"""An average of a network's weights over its last updates."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from fastdqn.foreach import lerp_all
-from fastdqn.states import NothingUnfinished, Part
+from fastdqn.states import NothingUnfinished, Part, on_cpu
 
 EVERY = 10
 """Updates between two looks at the weights."""
@@ -48,10 +47,9 @@ class AveragedWeights(NothingUnfinished):
 
     def state(self) -> dict[str, Any]:
         """Return the average."""
-        return {"means": [mean.cpu().clone() for mean in self._means]}
+        return {"means": on_cpu(self._means)}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Continue from there."""
-        with torch.no_grad():
-            for mean, kept in zip(self._means, state["means"], strict=True):
-                mean.copy_(kept)
+        for mean, kept in zip(self._means, state["means"], strict=True):
+            mean.copy_(kept)

@@ -36,13 +36,14 @@ class Board:
         """Write a distribution that is known already, bar by bar."""
         centers, mass = histogram.centers, histogram.mass
         between = [(low + high) / 2.0 for low, high in itertools.pairwise(centers)]
+        edges = [2.0 * centers[0] - between[0], *between, 2.0 * centers[-1] - between[-1]]
         proto = _summaries.HistogramProto(
-            min=2.0 * centers[0] - between[0],
-            max=2.0 * centers[-1] - between[-1],
+            min=edges[0],
+            max=edges[-1],
             num=sum(mass),
             sum=sum(c * m for c, m in zip(centers, mass, strict=True)),
             sum_squares=sum(c * c * m for c, m in zip(centers, mass, strict=True)),
-            bucket_limit=[*between, 2.0 * centers[-1] - between[-1]],
+            bucket_limit=edges[1:],
             bucket=mass,
         )
         summary = _summaries.Summary(value=[_summaries.Summary.Value(tag=tag, histo=proto)])

@@ -315,7 +315,7 @@ def explored(actions: NDArray[Any], num_actions: int, epsilon: float, rng: np.ra
 def _learner_of(
     options: Groups, shape: tuple[int, ...], num_actions: int, device: torch.device, numbered: bool
 ) -> DQNLearner | A2CLearner | SACLearner:
-    seeds, groups = seeds_of(options.run.seed), (options.update, options.agent, options.parts)
+    seeds, groups = seeds_of(options.run.seed), (options.update, options.agent, options.parts, options.returns)
     if options.sac is not None:
         return build_sac.build_learner(seeds, options.sac, shape[0], num_actions, device)
     if options.ppo is not None:
@@ -325,10 +325,7 @@ def _learner_of(
         return build_actor_critic.build_learner(seeds, options.a2c, shape, num_actions, device)
     channels, height, width = shape
     dqn = options.dqn or DQNOptions()
-    bootstrap = options.returns is None or options.returns.trace_decay is None  # says what outputs of atoms mean
-    return build_learner(
-        seeds, dqn, (channels, height, width), num_actions, device, PLAIN, *groups, bootstrap=bootstrap
-    )
+    return build_learner(seeds, dqn, (channels, height, width), num_actions, device, PLAIN, *groups)
 
 
 def side_of(options: Groups) -> int:

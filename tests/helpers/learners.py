@@ -79,7 +79,7 @@ def learner_from(
     num_actions: int = 6,
 ) -> DQNLearner:
     """Return the learner that `options` describe."""
-    seeds, groups = seeds_of(options.run.seed), (options.update, options.agent, options.parts)
+    seeds, groups = seeds_of(options.run.seed), (options.update, options.agent, options.parts, options.returns)
     return build_learner(seeds, options.dqn or DQNOptions(), shape, num_actions, device, form, *groups)
 
 
