@@ -26,12 +26,13 @@ class Augmentation:
         if self._shift == 0:
             return obs
         count, channels, height, width = obs.shape
+        kind = torch.int32 if count * height * width < 2**31 else torch.int64  # half the bytes, where they are enough
         drawn = torch.randint(2 * self._shift, (2, count, 1), generator=generator, device=generator.device)
-        row, column = (drawn - self._shift).to(obs.device)
-        rows = (row + torch.arange(height, device=obs.device)).clamp_(0, height - 1)  # (B, H)
-        columns = (column + torch.arange(width, device=obs.device)).clamp_(0, width - 1)  # (B, W)
-        game = torch.arange(count, device=obs.device).view(-1, 1, 1) * height
-        place = ((game + rows.unsqueeze(2)) * width + columns.unsqueeze(1)).view(-1)  # (B * H * W,)
+        row, column = (drawn - self._shift).to(obs.device, kind)
+        rows = (row + torch.arange(height, device=obs.device, dtype=kind)).clamp_(0, height - 1)  # (B, H)
+        columns = (column + torch.arange(width, device=obs.device, dtype=kind)).clamp_(0, width - 1)  # (B, W)
+        game = torch.arange(count, device=obs.device, dtype=kind).unsqueeze(1) * height
+        place = (((game + rows) * width).unsqueeze(2) + columns.unsqueeze(1)).view(-1)  # (B * H * W,)
         if channels > 1 and obs.is_contiguous(memory_format=torch.channels_last):
             pixels = obs.permute(0, 2, 3, 1).reshape(-1, channels)
             if channels == 4:  # as one number, which is moved sooner
