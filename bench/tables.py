@@ -34,6 +34,7 @@ class Sources(NamedTuple):
     steps: str  # of bench/fps.py --sweep
     parts: str
     pong: tuple[Setting, ...]
+    pong_older_code: tuple[Setting, ...]  # by the rules of now
     pong_before: tuple[Setting, ...]  # by older rules
     variants: str  # a folder with a run's folder for each of VARIANTS
     actor_critics: str  # of bench/fps.py --only "20, 21 --players 1, ..."
@@ -45,7 +46,8 @@ NEWEST = Sources(
     ladder_before="20261122-054313-fps-cpu",
     steps="20261121-123913-sweep-cpu",
     parts="20261122-201750-sweep-cpu",
-    pong=(Setting("11", "pong-11-amx-seed", (0, 1, 2, 3, 4)), Setting("11", "pong-11-seed", (0, 1, 2, 3, 4))),
+    pong=(Setting("11", "pong-11-amx-seed", (0, 1, 2, 3, 4)), Setting("11", "pong-11-zen4-seed", (0, 1, 2, 3, 4))),
+    pong_older_code=(Setting("11", "pong-11-seed", (0, 1, 2, 3, 4)),),
     pong_before=(
         Setting("11", "pong-11-4samples-seed", (0, 1, 2, 3)),
         Setting("11 --precision fp32", "pong-11-4samples-fp32-seed", (0,)),
@@ -237,6 +239,10 @@ def pong_runs(page: Page, sources: Sources) -> str:
     return runs_of(page, sources.pong)
 
 
+def pong_runs_older_code(page: Page, sources: Sources) -> str:
+    return runs_of(page, sources.pong_older_code)
+
+
 def pong_runs_before(page: Page, sources: Sources) -> str:
     return runs_of(page, sources.pong_before)
 
@@ -269,6 +275,7 @@ MAKERS = (
     trainer_thread,
     pong,
     pong_runs,
+    pong_runs_older_code,
     pong_runs_before,
     variants,
 )
