@@ -35,6 +35,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import psutil
 import torch
 import tyro
 from rich.console import Console
@@ -72,6 +73,8 @@ class BenchOptions:
     """Seconds after the first update that do not count."""
     repeats: int = 3
     """How many times each script is timed."""
+    patience: float = 600.0
+    """Seconds that a script may take besides those that are measured; then it has failed, and the next one is timed."""
     replay_initial: int = 1000
     """Transitions that fill the replay first; fewer than a real run's, their number does not change the speed."""
     sweep: str = ""
@@ -120,7 +123,7 @@ def time_script(row: Row, options: BenchOptions, device: str) -> dict[str, Any]:
     """Run one script and return its steady-state figures.
 
     Raises:
-        RunError: the script failed, or made no update in the measured time.
+        RunError: the script failed, took too long, or made no update in the measured time.
     """
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, str(ROOT / "experiments" / f"{row.rung.script}.py")]
@@ -136,9 +139,7 @@ def time_script(row: Row, options: BenchOptions, device: str) -> dict[str, Any]:
         if options.profile and row.rung.wrappers == "vector":
             command.append("--profile")
         with busy_processes(row.busy):
-            done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
-        if done.returncode != 0:
-            raise RunError(f"{row.label} failed with exit code {done.returncode}:\n{done.stderr.strip()}")
+            said_by(command, options.warmup + options.seconds + options.patience, row.label)
         run = next(Path(folder).iterdir())
         lines = [json.loads(line) for line in (run / "speed.jsonl").read_text(encoding="utf-8").splitlines()]
         summary, config = (
@@ -155,6 +156,28 @@ def time_script(row: Row, options: BenchOptions, device: str) -> dict[str, Any]:
         "profile": summary["profile"],
         "bootstrap": config.get("returns", {}).get("trace_decay") is None,
     }
+
+
+def said_by(command: list[str], limit: float, name: str) -> subprocess.CompletedProcess[str]:
+    """Run a command, and what it starts, for at most `limit` seconds; return what it has printed.
+
+    Raises:
+        RunError: it failed, or took longer.
+    """
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    try:
+        out, err = process.communicate(timeout=limit)
+    except subprocess.TimeoutExpired:
+        raise RunError(f"{name} had not ended after {limit:g} s.") from None
+    finally:
+        if process.returncode is None:  # after Ctrl-C, too
+            for started in (*psutil.Process(process.pid).children(recursive=True), process):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    started.kill()
+            process.communicate()
+    if process.returncode != 0:
+        raise RunError(f"{name} failed with exit code {process.returncode}:\n{err.strip()}")
+    return subprocess.CompletedProcess(command, 0, out, err)
 
 
 def _is_ppo_thread(words: Sequence[str]) -> bool:
@@ -201,9 +224,7 @@ def time_ceiling(what: str, words: list[str], options: BenchOptions, device: str
     command = [sys.executable, str(ROOT / "bench" / "ceilings.py"), "--what", what]
     command += ["--agent", options.agent, "--game", options.game, *words]
     command += ["--device", device, "--seconds", str(min(5.0, options.seconds))]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
-    if done.returncode != 0:
-        raise RunError(f"The {what}-only ceiling failed:\n{done.stderr.strip()}")
+    done = said_by(command, options.seconds + options.patience, f"The {what}-only ceiling")
     result = json.loads(done.stdout.splitlines()[-1])
     return result["env_steps_per_s" if what == "env" else "samples_per_s"]
 
@@ -243,6 +264,14 @@ def median_ratio(over: list[float], under: list[float]) -> float:
     return statistics.median(a / b for a, b in zip(over, under, strict=True))
 
 
+def share_of(
+    ceilings: dict[Any, list[float]], what: str, words: dict[str, tuple[str, ...]], speeds: list[float]
+) -> float | None:
+    """Return the median share of a ceiling; None if there is none, or if it failed in one of the turns."""
+    alone = ceilings.get((what, words[what]), []) if words else []
+    return median_ratio(speeds, alone) if len(alone) == len(speeds) else None
+
+
 def summarise(
     rows: list[Row], trials: dict[str, list[dict[str, Any]]], ceilings: dict[Any, list[float]], options: BenchOptions
 ) -> list[Any]:
@@ -270,8 +299,8 @@ def summarise(
                 "env_steps_per_s_all": speeds,
                 "gain_over_previous": median_ratio(speeds, before),
                 "gain_over_first": median_ratio(speeds, first),
-                "share_of_env_only": median_ratio(speeds, ceilings["env", words["env"]]) if words else None,
-                "share_of_update_only": median_ratio(samples, ceilings["update", words["update"]]) if words else None,
+                "share_of_env_only": share_of(ceilings, "env", words, speeds),
+                "share_of_update_only": share_of(ceilings, "update", words, samples),
                 "profile": profile,
             }
         )
@@ -321,7 +350,12 @@ def bench(options: BenchOptions) -> int:
                     soft_wrap=True,
                 )
             for what, words in asked:
-                value = time_ceiling(what, list(words), options, str(device))
+                try:
+                    value = time_ceiling(what, list(words), options, str(device))
+                except RunError as error:
+                    failed[f"{what} {words}"] = str(error)
+                    console.print(f"repeat {repeat + 1}/{options.repeats}: a ceiling failed", soft_wrap=True)
+                    continue
                 ceilings.setdefault((what, words), []).append(value)
                 unit = "env_steps_per_s" if what == "env" else "samples_per_s"
                 write("ceiling", repeat=repeat, what=what, words=words, **{unit: value})

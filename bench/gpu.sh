@@ -1,29 +1,36 @@
 #!/usr/bin/env bash
-# Everything that wants a GPU, in pieces of less than 10 minutes each, for a machine that may have no network.
+# Everything that wants a GPU, in pieces, for a machine that may have no network.
 #
-#   bench/gpu.sh tests     the tests marked cuda
-#   bench/gpu.sh seed      bench/fps.py over 01 to 05, 32 samples for each env step
-#   bench/gpu.sh ladder    the same over 01 and 06 to 09
-#   bench/gpu.sh nature    01, 07, 08 and 09 with 8 samples for each env step, and 09 with 16 to 256 games
-#   bench/gpu.sh learner   the update of 09 alone, batch 32 to 4096, and with it where 09's time goes
-#   bench/gpu.sh sweep     02 with N = 1 to 6
-#   bench/gpu.sh pong      Pong to its end with 09, SEEDS (0 1 2 3 4) one after the other, at most 9 minutes in all
-#   bench/gpu.sh record    the same with 11
-#   bench/gpu.sh rainbow   updates of the eight variants, ways to draw by priority, checkpoints of a million frames
-#   bench/gpu.sh variants  Pong with the eight variants of 10 (VARIANTS names fewer), at most 19 minutes in all
-#   bench/gpu.sh first     the first four of them, at most 9 minutes; bench/gpu.sh second: the others
-#   bench/gpu.sh breakout  Breakout with 10's rainbow for 8.5 minutes; bench/gpu.sh invaders: Space Invaders
-#   bench/gpu.sh actors    actor-critics: 20, 21 and 22 with several players, 31, 41
-#   bench/gpu.sh ranks     PPO on Pong over 1 to 8 ranks of one thread each on the processor's cores, and one with all of them
-#   bench/gpu.sh sessions  32 with 1 to 16 sessions on the processor's cores; bench/gpu.sh humanoid: 16 of Humanoid-v5
-#   bench/gpu.sh all       all of them, one after the other
+#   bench/gpu.sh PIECE ...
 #
-# What fails is named at the end and makes the exit status 1; all the rest is done all the same.
-# Results (JSON lines, plots, logs, the runs' folders) go to $RESULTS, by default bench/results/gpu. After each command of
-# a piece, so that little is lost if it is cut off, they are packed into $ARCHIVE, a .tar.gz, if that is set, without
-# networks.
+#   tests     the tests marked cuda
+#   record    Pong to its end with 11, SEEDS (0 1 2 3 4) one after the other, and the fresh games of each
+#   ladder    bench/fps.py over 01 to 09, 32 samples for each env step, and 09 with 128 games
+#   nature    01, 07, 08 and 09 with 8 samples for each env step, and 09 with 16 to 256 games
+#   learner   the update of 09 alone, batch 32 to 4096, and with it where 09's time goes
+#   rainbow   updates of the eight variants, ways to draw by priority, checkpoints of a million frames
+#   atari     Atari-100k, six games at once on the one GPU: 12 with AGENTS (100k-fast der)
+#   ppo       Pong to its end with 41
+#   actors    actor-critics: 20, 21 and 22 with several players, 31, 41
+#   ranks     PPO on Pong over 1 to 8 ranks of one thread each on the processor's cores, and one with all of them
+#   sessions  32 with 1 to 16 sessions on the processor's cores; humanoid: 16 of Humanoid-v5
+#   pong      Pong to its end with 09, SEEDS one after the other
+#   sweep     02 with N = 1 to 6
+#   variants  Pong with the eight variants of 10 (VARIANTS names fewer); first: four of them; second: the others
+#   breakout  Breakout with 10's rainbow for 8.5 minutes; invaders: Space Invaders
+#   all       all of them, in this order
+#
+# SHORT=1 measures less and gives up sooner, for a machine that one has for a quarter of an hour:
+#   SHORT=1 SEEDS="0 1" bench/gpu.sh tests record learner
+#   SHORT=1 SEEDS="2 3 4" bench/gpu.sh record ladder nature
+#
+# What fails, or takes longer than $LIMIT seconds, is named at the end and makes the exit status 1; all the rest is done
+# all the same. Results (JSON lines, plots, logs, the runs' folders) go to $RESULTS, by default bench/results/gpu. They
+# are packed into $ARCHIVE, a .tar.gz, if that is set, every ten seconds, so that little is lost if it is killed, without
+# networks, checkpoints and TensorBoard's files, which are large.
 # $PYTHON (python3) must have PyTorch with CUDA. What else is missing is installed from the wheels in $WHEELS,
-# if that is set, into a folder of its own. DEVICE=cpu QUICK=1 tries the script itself out where there is no GPU.
+# if that is set, into a folder of its own; bench/wheels.sh makes them. FASTDQN_COMMIT names the commit where there is
+# no .git. DEVICE=cpu QUICK=1 tries the script itself out where there is no GPU.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PYTHON=${PYTHON:-python3}
@@ -31,14 +38,23 @@ DEVICE=${DEVICE:-cuda}
 RESULTS=${RESULTS:-bench/results/gpu}
 SEEDS=${SEEDS:-0 1 2 3 4}
 VARIANTS=${VARIANTS:-dqn n-step double noisy prioritized dueling distributional rainbow}
+AGENTS=${AGENTS:-100k-fast der}
+ladder=(--only "01,02,03,04,05,06,07,08,09,09 --num-envs 128 --steps 32") nature=(--only 01,07,08,09) rounds="4 16" many=(--num-envs 128 --steps 32 --batch-size 16)
+actors="20,21 --players 2,21 --players 8,22 --players 8,31,41" sessions="1 2 4 8 16" ranks="1 2 4 8"
+tests=(-m cuda -n 12 --timeout 60 --timeout-method thread --continue-on-collection-errors)
 if [ -n "${QUICK:-}" ]; then
-  seed=(--only 01,05) ladder=(--only 01,09) nature=(--only 07,09) games=8,16 batches="32 128" steps=1..2
-  repeats=1 seconds=4 minutes=0.4 long=0.4 each=0.3 tests=(-k "by_hand") SEEDS=0
+  ladder=(--only 01,09) nature=(--only 07,09) rounds=16 games=8,16 batches="32 128" steps=1..2
+  repeats=1 seconds=4 warmup=2 minutes=0.4 long=0.4 each=0.3 tests=(-k "by_hand") SEEDS=0 patience=120 LIMIT=${LIMIT:-540}
   VARIANTS="dqn rainbow" many=(--num-envs 8 --batch-size 4) actors="20,21 --players 2" sessions="1 2" ranks="1 2"
+  hundred=(--games pong,boxing --jobs 2) try=(--max-env-steps 2500 --evaluation-games 2)
+elif [ -n "${SHORT:-}" ]; then
+  nature=(--only 09) rounds=16 games=16,64,128,256 batches="32 128 512 2048" steps=1..6
+  repeats=1 seconds=4 warmup=1 minutes=1.4 long=4 each=1.2 patience=45 LIMIT=${LIMIT:-240}
+  hundred=(--games assault,boxing,breakout,krull,pong,road_runner --jobs 6) try=()
 else
-  seed=(--only 01,02,03,04,05) ladder=(--only 01,06,07,08,09) nature=(--only 01,07,08,09) games=16,32,64,128,256 batches="32 64 128 256 512 1024 2048 4096" steps=1..6
-  repeats=2 seconds=8 minutes=1.7 long=8.5 each=2.2 tests=(-m cuda -n 4 --continue-on-collection-errors)
-  many=(--num-envs 128 --steps 32 --batch-size 16) actors="20,21 --players 2,21 --players 8,22 --players 8,31,41" sessions="1 2 4 8 16" ranks="1 2 4 8"
+  games=16,32,64,128,256 batches="32 64 128 256 512 1024 2048 4096" steps=1..6
+  repeats=2 seconds=8 warmup=2 minutes=1.7 long=8.5 each=2.2 patience=120 LIMIT=${LIMIT:-1800}
+  hundred=(--games assault,boxing,breakout,krull,pong,road_runner --jobs 6) try=()
 fi
 mkdir -p "$RESULTS"
 RESULTS=$(cd "$RESULTS" && pwd)
@@ -59,14 +75,16 @@ fi
 pack() {
   [ -n "${ARCHIVE:-}" ] || return 0
   # 1: a log grew meanwhile
-  tar -czf "$ARCHIVE.part" --exclude='*.safetensors' --exclude=checkpoints -C "$RESULTS" . || [ $? -eq 1 ]
+  tar -czf "$ARCHIVE.part" --exclude=checkpoints --exclude='*.safetensors' --exclude='events.out.*' -C "$RESULTS" . || [ $? -eq 1 ]
   mv "$ARCHIVE.part" "$ARCHIVE"
 }
-trap pack EXIT
+
+{ while sleep 10; do pack; done; } > /dev/null 2>&1 &
+packer=$!
+trap 'kill $packer; wait $packer || true; pack' EXIT
 
 py() {  # run it with $PYTHON, and remember if it failed
-  "$PYTHON" "$@" || echo "failed: $*" >> "$FAILED"
-  pack
+  timeout -k 5 "$LIMIT" "$PYTHON" "$@" || echo "failed ($?): $*" >> "$FAILED"
 }
 
 machine() {
@@ -78,15 +96,12 @@ print(json.dumps(environment(torch.device('$DEVICE')), indent=2))" > "$RESULTS/m
 }
 
 fps() {
-  py bench/fps.py --device "$DEVICE" --out "$RESULTS" --seconds "$seconds" --warmup 2 "$@"
+  py bench/fps.py --device "$DEVICE" --out "$RESULTS" --seconds "$seconds" --warmup "$warmup" --patience "$patience" "$@"
 }
 
 tests() {
-  py -m pytest "${tests[@]}" -p no:cacheprovider 2>&1 | tee "$RESULTS/tests.log"
-}
-
-seed() {
-  fps "${seed[@]}" --repeats "$repeats" 2>&1 | tee "$RESULTS/seed.log"
+  # shellcheck disable=SC2046 # names without spaces
+  py -m pytest $(grep -rl "mark\.cuda" tests --include='test_*.py') "${tests[@]}" -p no:cacheprovider 2>&1 | tee "$RESULTS/tests.log"
 }
 
 ladder() {
@@ -96,7 +111,9 @@ ladder() {
 nature() {
   {
     fps "${nature[@]}" --repeats 1 -- --batch-size 8
-    fps --only 09 --sweep "num-envs=$games" --repeats 1 -- --batch-size 8
+    for many_steps in $rounds; do
+      fps --only 09 --sweep "num-envs=$games" --repeats 1 -- --batch-size 8 --steps "$many_steps"
+    done
   } 2>&1 | tee "$RESULTS/nature.log"
 }
 
@@ -124,7 +141,17 @@ record() {
   for seed in $SEEDS; do
     py experiments/11_pong_in_seconds.py --device "$DEVICE" --seed "$seed" --runs-dir "$RESULTS/runs" --no-checkpoints \
       --max-minutes "$minutes"
-  done 2>&1 | tee "$RESULTS/record.log"
+  done 2>&1 | tee -a "$RESULTS/record.log"
+}
+
+atari() {
+  py -m fastdqn.cli.main sweep 12 --agents "${AGENTS// /,}" "${hundred[@]}" --seeds 1 --into "$RESULTS/atari-100k" \
+    -- --device "$DEVICE" "${try[@]}" 2>&1 | tee "$RESULTS/atari.log"
+}
+
+ppo() {
+  py experiments/41_ppo_ranks.py --device "$DEVICE" --no-checkpoints --runs-dir "$RESULTS/runs/ppo" \
+    --max-minutes "$long" 2>&1 | tee "$RESULTS/ppo.log"
 }
 
 rainbow() {
@@ -172,19 +199,19 @@ actors() {
 
 sessions() {
   only=$(for count in $sessions; do printf '32 --sessions %s,' "$count"; done)
-  py bench/fps.py --device cpu --out "$RESULTS" --seconds "$seconds" --warmup 2 --only "${only%,}" --repeats "$repeats" \
-    --replay-initial 200 -- --threads 1 2>&1 | tee "$RESULTS/sessions.log"
+  CUDA_VISIBLE_DEVICES='' py bench/fps.py --device cpu --out "$RESULTS" --seconds "$seconds" --warmup "$warmup" \
+    --only "${only%,}" --repeats "$repeats" --replay-initial 200 -- --threads 1 2>&1 | tee "$RESULTS/sessions.log"
 }
 
 ranks() {
   only=$(for count in $ranks; do printf '41 --processes %s --threads 1 --env-threads 1,' "$count"; done)
-  py bench/fps.py --device cpu --out "$RESULTS" --seconds "$((2 * seconds))" --warmup 2 --only "${only}41" \
+  CUDA_VISIBLE_DEVICES='' py bench/fps.py --device cpu --out "$RESULTS" --seconds "$((2 * seconds))" --warmup "$warmup" --only "${only}41" \
     --repeats "$repeats" --profile 2>&1 | tee "$RESULTS/ranks.log"
 }
 
 humanoid() {
   "$PYTHON" -c 'import mujoco' || { echo "failed: humanoid: there is no MuJoCo here" >> "$FAILED"; return 0; }
-  py experiments/32_sac_hogwild.py --game Humanoid-v5 --device cpu --max-minutes "$long" --no-checkpoints \
+  CUDA_VISIBLE_DEVICES='' py experiments/32_sac_hogwild.py --game Humanoid-v5 --device cpu --max-minutes "$long" --no-checkpoints \
     --runs-dir "$RESULTS/runs/humanoid" 2>&1 | tee "$RESULTS/humanoid.log"
 }
 
@@ -196,19 +223,23 @@ invaders() {
   play invaders
 }
 
-case "${1:-}" in
-  tests | seed | ladder | nature | learner | sweep | pong | record | rainbow | variants | first | second | breakout | invaders | actors | ranks | sessions | humanoid)
-    machine
-    "$1"
-    ;;
-  all)
-    machine
-    for piece in tests seed ladder nature learner sweep pong record rainbow variants breakout invaders actors ranks sessions humanoid; do
-      "$piece"
-    done
-    ;;
-  *) sed -n '2,/^set/{/^set/!p}' "$0" >&2; exit 2 ;;
-esac
+pieces="tests record ladder nature learner rainbow atari ppo actors ranks sessions humanoid pong sweep variants breakout invaders"
+[ "$*" = all ] && set -- $pieces
+for piece in "$@"; do
+  case " $pieces first second " in
+    *" $piece "*) ;;
+    *) set -- ;;
+  esac
+done
+if [ $# -eq 0 ]; then
+  sed -n '2,/^set/{/^set/!p}' "$0" >&2
+  exit 2
+fi
+machine
+for piece in "$@"; do
+  echo "--- $piece, after $SECONDS s"
+  "$piece"
+done
 if [ -e "$FAILED" ]; then
   cat "$FAILED" >&2
   exit 1

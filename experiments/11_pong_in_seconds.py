@@ -6,13 +6,12 @@ so. So one that has won enough of its points is frozen for a trial: it plays, at
 nothing until a test of its points says that it loses too many. Meanwhile nothing else goes on: its games do not enter
 the replay, and the schedules of epsilon, step size and beta stand still.
 
-The rest is settings (the agent pong-fast, and fastdqn/options/presets.py). On a CPU it learns lambda-returns of the
-values that an average of the weights gave while it played, all computed anew now and then, so that no target network is
-asked; two samples for each env step, drawn by priority from the newest 49,152 env steps. On a GPU, where samples are
-cheap, it learns 5-step returns from 16 of them, with a target network. Both have centered frames and a step size that
+The rest is settings (the agent pong-fast, and fastdqn/options/presets.py). It learns lambda-returns of the values that
+an average of the weights gave while it played, all computed anew now and then, so that no target network is asked; two
+samples for each env step, drawn by priority from the newest 49,152 env steps. Frames are centered, and the step size
 falls.
 
-Differs from 10: the freeze trial; lambda-returns; presets, one for each kind of machine (--device is auto).
+Differs from 10: the freeze trial; lambda-returns; settings of its own for pong-fast; --device is auto.
 """
 
 import startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports below

@@ -78,7 +78,8 @@ def sessions_elsewhere(
         UserError: there is no such environment or device, its actions cannot be learnt, there is not memory enough, or
             weights cannot be shared on this device.
     """
-    device, seeds = prepare_device(run.device, run.cuda, run.threads), seeds_of(run.seed)
+    asked = None if run.device == "auto" else run.device  # a GPU is no choice here
+    device, seeds = prepare_device(asked, run.cuda, run.threads), seeds_of(run.seed)
     count, each = sessions.sessions or 1, vector.num_envs or 1
     check_num_envs(count * each)
     of_each = "one game" if each == 1 else f"{each} games at once"

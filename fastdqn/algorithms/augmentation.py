@@ -22,9 +22,11 @@ class Augmentation:
         self._intensity = intensity
 
     def shifted(self, obs: Tensor, generator: torch.Generator) -> Tensor:
-        """Return observations (B, C, H, W) uint8 that are shifted, in the same layout."""
+        """Return observations (B, C, H, W) uint8 that are shifted, in the same layout, on a GPU with channels last."""
         if self._shift == 0:
             return obs
+        if obs.device.type == "cuda":
+            obs = obs.contiguous(memory_format=torch.channels_last)
         count, channels, height, width = obs.shape
         kind = torch.int32 if count * height * width < 2**31 else torch.int64  # half the bytes, where they are enough
         drawn = torch.randint(2 * self._shift, (2, count, 1), generator=generator, device=generator.device)

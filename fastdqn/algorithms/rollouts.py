@@ -81,12 +81,12 @@ class RolloutPlayer:
             played.append(np.stack([step.reward, discount, ~over, ~step.reset]).astype(np.float32))
             episodes += step.episodes
         values.append(self._policy.values(self._newest()))
-        value = torch.stack(values)  # (T + 1, N)
-        reward, discount, continues, real = torch.from_numpy(np.stack(played, axis=1)).to(device)  # (T, N) each
+        value = torch.stack(values).cpu()  # (T + 1, N); a GPU would be asked for each row
+        reward, discount, continues, real = torch.from_numpy(np.stack(played, axis=1))  # (T, N) each
         advantage = generalised_advantages(reward, discount, value[:-1], value[1:], continues, self._trace_decay)
-        kept = real.flatten().nonzero().squeeze(1)
+        kept = real.flatten().nonzero().squeeze(1).to(device)
         obs, *columns = (torch.cat(column) for column in zip(*rows, strict=True))
-        flat = (*columns, advantage.flatten(), (advantage + value[:-1]).flatten())
+        flat = (*columns, *torch.stack((advantage, advantage + value[:-1])).flatten(1).to(device))
         samples = PolicySamples(picked(obs, kept), *(column[kept] for column in flat))
         return Rollout(samples, len(kept), episodes, len(real.flatten()))
 

@@ -261,6 +261,8 @@ class Crew(NothingUnfinished):
             return False
         if self.plan.synchronous or not self._playing:
             turns = count // self.plan.players if self.plan.synchronous else math.inf
+            if self.plan.synchronous and torch.cuda.is_initialized():
+                torch.cuda.synchronize()  # weights may be the players', too, and a stream orders one process's work
             for player in range(self.plan.players):
                 self.ask(player, Request("turns", turns))
             self._heard = [time.monotonic()] * self.plan.players

@@ -54,7 +54,9 @@ class Lowered:
         for parameter in self._full:
             if parameter.grad is None:
                 parameter.grad = torch.empty_like(parameter)
-        copy_all(_gradients(self._full), _gradients(self._own))
+        for kind in (torch.bfloat16, torch.float32):  # a GPU copies all of one type at once
+            wanted = [own.dtype == kind for own in self._own]
+            copy_all(_gradients(self._full, wanted), _gradients(self._own, wanted))
 
 
 def backward(loss: Tensor, parameters: Iterable[Tensor], lowered: Lowered | None) -> None:
@@ -80,5 +82,7 @@ def _lowered_layers(network: nn.Module) -> Iterator[nn.Module]:
             yield module
 
 
-def _gradients(parameters: list[nn.Parameter]) -> list[Tensor]:
-    return [parameter.grad for parameter in parameters if parameter.grad is not None]
+def _gradients(parameters: list[nn.Parameter], wanted: list[bool]) -> list[Tensor]:
+    """Return the gradients that there are of the parameters that are wanted."""
+    chosen = zip(parameters, wanted, strict=True)
+    return [parameter.grad for parameter, is_wanted in chosen if is_wanted and parameter.grad is not None]

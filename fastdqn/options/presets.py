@@ -71,23 +71,14 @@ PRESETS = {
 }
 """The four presets of the 2017 post. 50 million env steps are Nature DQN's 200 million frames."""
 
-_CPU: Changes = {
+_RECORD: Changes = {
     "dqn": {"replay_size": 49_152, "batch_size": 2, "n_step": 1, "learning_rate": 7e-4},
     "parts": {"prioritized": True, "importance_exponent": 0.0, "importance_final": 0.0, "priority_floor": 1e-3},
     "agent": {"target_average": 0.01, "act_with": "target"},
     "returns": {"trace_decay": 0.8, "refresh_env_steps": 16_384},
     "freeze": {"freeze_share": 0.88, "freeze_slack": 0.06},
 }
-_CUDA: Changes = {
-    "dqn": {"replay_size": 50_000, "batch_size": 16},
-    "vector": {"num_envs": 128},
-    "pace": {"steps": 32},
-    "parts": {"prioritized": True},
-    "update": {"learning_rate_decay": 400_000},
-    "freeze": {"freeze_share": 0.88, "freeze_slack": 0.23},
-}
-"""What differs from pong-fast. The settings for CUDA have run on CPUs alone, where they solve Pong (LOG.md): samples
-are cheap on a GPU, and 16 for each env step need half of the env steps of 8."""
+"""What differs from pong-fast where Pong is solved for the clock (LOG.md)."""
 
 NO_EPSILON: Changes = {"dqn": {"epsilon_start": 0.0, "epsilon_final": 0.0}}
 """As noisy layers want it (Fortunato et al. 2018, section 3)."""
@@ -168,8 +159,6 @@ def variant_changes(variant: Variant, dqn: DQNOptions, steps: int = 2) -> Change
     }
 
 
-def record_changes(agent: AgentName, cuda: bool) -> Changes:
-    """Return what suits pong-fast on this kind of machine (LOG.md); nothing for other agents."""
-    if agent != "pong-fast":
-        return {}
-    return _CUDA if cuda else _CPU
+def record_changes(agent: AgentName) -> Changes:
+    """Return what the run for the clock changes in pong-fast; nothing for other agents."""
+    return _RECORD if agent == "pong-fast" else {}

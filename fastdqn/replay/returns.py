@@ -15,7 +15,8 @@ from fastdqn.replay.ring import FrameReplay
 from fastdqn.types import Batch, Frame
 
 REFRESHED_AT_ONCE = 256
-"""Observations whose values are computed at a time."""
+"""Observations whose values are computed at a time, on a CPU."""
+REFRESHED_AT_ONCE_ON_CUDA = 4096
 SMALLEST = 1e-46
 """What float32 rounds to zero."""
 
@@ -93,13 +94,14 @@ class ReturnReplay(FrameReplay):
 
         Args:
             evaluate: returns the values (B, A) float32 of observations (B, C, H, W), at most `REFRESHED_AT_ONCE` of
-                them.
+                them, or on a GPU `REFRESHED_AT_ONCE_ON_CUDA`.
         """
+        most = REFRESHED_AT_ONCE_ON_CUDA if self.learner_device.type == "cuda" else REFRESHED_AT_ONCE
         oldest, newest = max(0, self._host_head - self._reach), self._host_known
         if newest > oldest:
             first, count = oldest * self.num_envs, (newest + 1 - oldest) * self.num_envs
-            for begin in range(first, first + count, REFRESHED_AT_ONCE):
-                place = torch.arange(begin, min(begin + REFRESHED_AT_ONCE, first + count), device=self.device)
+            for begin in range(first, first + count, most):
+                place = torch.arange(begin, min(begin + most, first + count), device=self.device)
                 time, game = place // self.num_envs, place % self.num_envs
                 obs, action = self.seen(time, game)
                 values, slots = evaluate(obs), self.slots(time, game)

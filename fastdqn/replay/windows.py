@@ -18,7 +18,7 @@ class Windows:
     def __init__(self, n_step: int, gamma: float, device: torch.device) -> None:
         self.ahead = torch.arange(n_step, device=device)
         self._n = n_step
-        self._gammas = torch.tensor([gamma**k for k in range(n_step + 1)], dtype=torch.float32, device=device)
+        self._gammas = _powers(gamma, n_step).to(device)
         self._most: Tensor | None = None  # () int64, where it is not always n
 
     def set_horizon(self, n_step: int, gamma: float) -> None:
@@ -33,7 +33,8 @@ class Windows:
         if self._most is None:
             self._most = torch.zeros((), dtype=torch.int64, device=self._gammas.device)
         self._most.fill_(n_step)
-        self._gammas.copy_(torch.tensor([gamma**k for k in range(self._n + 1)], dtype=torch.float32))
+        powers = _powers(gamma, self._n)
+        self._gammas.copy_(powers.pin_memory() if self._gammas.is_cuda else powers, non_blocking=True)
 
     def returns(self, reward: Tensor, terminated: Tensor, ended: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the sums of discounted rewards (B,), the discounts (B,) of what follows, and the lengths (B,) int64 of
@@ -49,3 +50,8 @@ class Windows:
         steps = inside.sum(dim=1)  # (B,), k
         total = (reward * self._gammas[:-1] * inside).sum(dim=1)
         return total, self._gammas[steps].masked_fill((terminated & inside).any(dim=1), 0.0), steps
+
+
+def _powers(gamma: float, n_step: int) -> Tensor:
+    """Return 1, gamma, ..., gamma^n, (n + 1,) float32 on the CPU."""
+    return torch.tensor([gamma**k for k in range(n_step + 1)], dtype=torch.float32)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import json
+import os
 import platform
 import subprocess
 import sys
@@ -99,16 +100,15 @@ def peak_device_bytes(device: torch.device) -> int:
 
 
 def _commit() -> str | None:
-    """Return the commit of the source tree, if there is one, with a + for uncommitted changes."""
+    """Return the commit of the source tree, with a + for uncommitted changes; of a copy without its history what the
+    environment variable FASTDQN_COMMIT says, if anything.
+    """
     here = Path(__file__).resolve().parents[2]
-    if not (here / ".git").exists():
-        return None
-
-    try:
-        changed = _said("git", "-C", str(here), "status", "--porcelain", "-uno")
-        return _said("git", "-C", str(here), "rev-parse", "--short=12", "HEAD").strip() + ("+" if changed else "")
-    except (OSError, subprocess.SubprocessError):
-        return None
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        if (here / ".git").exists():
+            changed = _said("git", "-C", str(here), "status", "--porcelain", "-uno")
+            return _said("git", "-C", str(here), "rev-parse", "--short=12", "HEAD").strip() + ("+" if changed else "")
+    return os.environ.get("FASTDQN_COMMIT")
 
 
 def _said(*command: str) -> str:

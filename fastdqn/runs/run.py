@@ -138,7 +138,8 @@ class Run:
                 self._finish()
             else:
                 self.reason = "failed"
-                with contextlib.suppress(RunError):  # what can be kept is kept; the first error is the one to show
+                # What can be kept is kept, which a device that has failed refuses; the first error is the one to show.
+                with contextlib.suppress(RunError, RuntimeError):
                     self._save()
                 with contextlib.suppress(OSError):
                     self._checkpointing.ended(lambda: None, wait=True)

@@ -32,6 +32,13 @@ def sessions_of(*words: str, count: int = 1) -> tuple[list[ControlSession], Comm
     return [one for one in built if isinstance(one, ControlSession)], commons
 
 
+def test_the_device_that_is_there_is_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`auto` is no question where weights can be shared on a CPU alone."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    sessions, _ = sessions_of("--device", "auto")
+    assert len(sessions) == 1
+
+
 def said(piece: SessionPiece) -> tuple[int, int]:
     return piece.total_env_steps, piece.total_updates
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import subprocess
+import sys
 import time
 from collections import defaultdict
 from pathlib import Path
@@ -269,6 +270,26 @@ def test_busy_processes_compute_and_end() -> None:
     assert len(ours) == 2
     assert computed
     assert not any(process.is_running() for process in ours)
+
+
+def test_what_takes_too_long_has_failed_and_is_gone() -> None:
+    """It and what it has started, so that the next script is alone; what is quick is heard out."""
+    child = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(99)']); "
+    before = set(psutil.Process().children(recursive=True))
+    with pytest.raises(RunError, match=r"it had not ended after 2 s\."):
+        fps.said_by([sys.executable, "-c", child + "time.sleep(99)"], 2, "it")
+    assert set(psutil.Process().children(recursive=True)) <= before
+    with pytest.raises(RunError, match="it failed with exit code 3:\nno"):
+        fps.said_by([sys.executable, "-c", "import sys; print('no', file=sys.stderr); sys.exit(3)"], 60, "it")
+    assert fps.said_by([sys.executable, "-c", "print(5)"], 60, "it").stdout == "5\n"
+
+
+def test_a_ceiling_that_failed_is_no_share() -> None:
+    words = {"env": ("a",), "update": ("b",)}
+    ceilings = {("env", ("a",)): [10.0, 20.0], ("update", ("b",)): [10.0]}
+    assert fps.share_of(ceilings, "env", words, [5.0, 5.0]) == pytest.approx(0.375)
+    assert fps.share_of(ceilings, "update", words, [5.0, 5.0]) is None
+    assert fps.share_of(ceilings, "env", {}, [5.0, 5.0]) is None
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is CUDA")

@@ -229,7 +229,8 @@ def test_graphed_actions_are_the_greedy_ones(device: torch.device, variant: str,
         values = learner.values(replay.stacks())
         chosen = torch.from_numpy(actions()).to(device)
         best = values.gather(1, chosen.unsqueeze(1)).squeeze(1)  # a tie may be broken by rounding
-        torch.testing.assert_close(best, values.max(dim=1).values, rtol=0, atol=1e-5)
+        least = 2e-2 if bf16 and device.type == "cuda" else 1e-5  # a graph may have other kernels than single calls
+        torch.testing.assert_close(best, values.max(dim=1).values, rtol=0, atol=least)
         learner.update(moved(random_batch(16, seed=i), device))  # the graph reads the weights of the moment
         play_noise(replay, 1, np.random.default_rng(i))  # and the newest frames
 

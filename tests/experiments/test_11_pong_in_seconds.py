@@ -81,8 +81,9 @@ def test_schedules_stand_still_while_it_is_frozen(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.cuda
-@pytest.mark.parametrize("words", [(), ("--network", "narrow")])
+@pytest.mark.parametrize("words", [(), ("--network", "narrow"), ("--trace-decay", "None", "--n-step", "5")])
 def test_it_runs_on_cuda(tmp_path: Path, words: tuple[str, ...]) -> None:
-    words = (*words, "--replay-initial", "1500", "--max-env-steps", "4000", "--num-envs", "16")
+    words = (*words, "--replay-initial", "1500", "--max-env-steps", "4000", "--block-steps", "16")
+    words = words if "5" in words else (*words, "--refresh-env-steps", "1024")
     result = summary(train("11_pong_in_seconds", tmp_path, "--cuda", *words))
     assert (torch.device(result["device"]).type, result["updates"] > 50) == ("cuda", True)

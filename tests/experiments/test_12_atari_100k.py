@@ -73,6 +73,23 @@ def test_n_and_n_more_are_2n_with_the_evaluation(tmp_path: Path, more: tuple[str
     assert resume(SCRIPT, run).count("evaluation") == 0  # it is there already
 
 
+@pytest.mark.cuda
+@pytest.mark.parametrize(
+    "more",
+    [
+        ("--agent", "der"),
+        ("--agent", "drq-eps"),
+        ("--agent", "100k-fast", "--refresh-env-steps", "40", "--block-steps", "8"),
+        OURS,
+    ],
+)
+def test_agents_run_on_cuda_with_the_evaluation(tmp_path: Path, more: tuple[str, ...]) -> None:
+    """By graphs, over resets, refreshes and a horizon that moves."""
+    words = (*BRIEF[:-2], *GAMES, "--n-step", "1") if "100k-fast" in more else (*BRIEF, *GAMES)
+    result = summary(train(SCRIPT, tmp_path, "--cuda", *words, *more, "--max-env-steps", "240"))
+    assert (result["device"], result["updates"], result["evaluation"]["games"]) == ("cuda:0", 180, 5)
+
+
 def test_the_average_is_what_the_run_leaves(tmp_path: Path) -> None:
     """Of the weights after 10, 20, 30 and 40 updates; the newest ones are in the checkpoint alone."""
     words = (*BRIEF, *RETURNS, "--final-average", "0.01", "--evaluation-games", "0")
