@@ -99,6 +99,7 @@ class SameMachine:
                     self._lines[_WHO.unpack(said)[0]] = line
                 else:
                     line.close()
+        self._lines = dict(sorted(self._lines.items()))  # whoever came first: the order of a run is always the same
         for line in self._lines.values():
             line.settimeout(SLICE.total_seconds())
 

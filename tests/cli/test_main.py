@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.folders import make_folder
-from tests.helpers.scripts import ROOT, TOY_CATCH, fastdqn, fastdqn_says
+from tests.helpers.scripts import TOY_CATCH, fastdqn, fastdqn_says, with_root
 from tests.helpers.trained import TrainedRuns
 from tests.helpers.versions import INVALID_CHOICE
 
@@ -49,7 +49,7 @@ def test_nobody_reads_what_is_printed(tmp_path: Path, words: tuple[str, ...]) ->
             stderr=subprocess.PIPE,
             text=True,
             cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env=with_root(),
             timeout=120,
             check=False,
         )
@@ -137,7 +137,7 @@ def test_ctrl_c_keeps_the_evaluations_that_have_finished(series: Path, tmp_path:
         f"sys.argv = ['fastdqn', 'evaluate', {str(series)!r}, '--episodes', '2', *{TRUSTED}]\n"
         "sys.exit(main())\n"
     )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = with_root()
     command = [sys.executable, "-c", program]
     done = subprocess.run(
         command, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=120, check=False
@@ -181,7 +181,7 @@ def test_the_command_imports_only_what_it_needs() -> None:
         [sys.executable, "-c", program],
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env=with_root(),
         check=True,
     )
     assert done.stdout == "[]\n"

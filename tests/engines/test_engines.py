@@ -24,7 +24,7 @@ import psutil
 import pytest
 
 from fastdqn.execution.engines import java_program
-from tests.helpers.scripts import ROOT, only_run, records, summary
+from tests.helpers.scripts import ROOT, only_run, records, summary, with_root
 
 RAY = pytest.param(
     "ray", marks=pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")
@@ -46,7 +46,7 @@ MARK = "FASTDQN_TEST_FOLDER"
 @contextlib.contextmanager
 def running(words: list[str], folder: Path, **more: str) -> Iterator[subprocess.Popen[str]]:
     """Start Python; whatever the test does, nothing of what it has started survives."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", MARK: str(folder), **more}
+    environment = {**with_root(), "OMP_NUM_THREADS": "1", MARK: str(folder), **more}
     pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     words = [sys.executable, *words]
     with subprocess.Popen(words, cwd=ROOT, env=environment, start_new_session=True, **pipes) as process:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 import torch
 
 from tests.helpers.sb3_rank import ALGORITHMS, learnt, model_of
-from tests.helpers.scripts import ROOT
+from tests.helpers.scripts import ROOT, with_root
 
 pytest.importorskip("stable_baselines3")
 pytestmark = pytest.mark.engines
@@ -37,7 +36,7 @@ def ranks_of(name: str, folder: Path, *words: str) -> list[dict[str, Any]]:
     """Let two ranks learn under torchrun; return the weights of each."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     command += ["-m", "tests.helpers.sb3_rank", name, str(folder), *words]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    environment = {**with_root(), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=250)
     assert done.returncode == 0, done.stdout + done.stderr
     return [torch.load(folder / f"rank{rank}.pt", weights_only=True) for rank in range(2)]

@@ -99,10 +99,15 @@ def train(script: str, folder: Path, *words: str, timeout: float = 240.0) -> Pat
     return only_run(folder)
 
 
+def with_root() -> dict[str, str]:
+    """Return the environment of a process that finds `tests`, and what this one finds."""
+    paths = (str(ROOT), os.environ.get("PYTHONPATH"))
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
+
+
 def fastdqn(*words: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     """Run the command `fastdqn`."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}  # where tests.helpers.toys is
-    return forks.run(["-m", "fastdqn.cli.main", *words], cwd, environment)
+    return forks.run(["-m", "fastdqn.cli.main", *words], cwd, with_root())
 
 
 def answer(begin: Callable[[], Any], *words: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:

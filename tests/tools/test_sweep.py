@@ -26,7 +26,7 @@ from fastdqn.tools.sweep.local import slots_of
 from fastdqn.tools.sweep.plan import Axes, Task, atari_26, axes_of, said_by, tasks_of
 from fastdqn.tools.sweep.results import read_result
 from fastdqn.tools.sweep.show import duration, left_of
-from tests.helpers.scripts import ROOT, fastdqn_says
+from tests.helpers.scripts import ROOT, fastdqn_says, with_root
 from tests.helpers.waiting import wait_until
 
 FAKE = str(ROOT / "tests" / "helpers" / "fake.py")
@@ -37,7 +37,7 @@ def command(folder: Path, *words: str) -> list[str]:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT), "LEDGER": str(folder.parent / "ledger")}
+    return {**with_root(), "LEDGER": str(folder.parent / "ledger")}
 
 
 def swept(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
