@@ -18,6 +18,8 @@ from fastdqn.execution.graphs import Graphed, GraphedActions
 from fastdqn.networks.noisy import noisy_layers
 from fastdqn.options.parts import VARIANTS
 from fastdqn.replay.prioritized import PrioritizedReplay
+from fastdqn.replay.returns import ReturnReplay
+from fastdqn.replay.stored_returns import StoredReturns
 from fastdqn.types import Batch
 from tests.helpers.graphs import graphs_without_cuda
 from tests.helpers.learners import CAPTURABLE, CPU, FAST, learner_of, moved, random_batch, update_of
@@ -264,6 +266,38 @@ def test_learning_and_adding_never_wait_for_the_device(variant: str) -> None:
             if isinstance(replay, PrioritizedReplay):
                 replay.set_beta(0.7)
             play_noise(replay, 1, np.random.default_rng(0))
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("variant", ["dqn", "distributional"])
+def test_returns_are_noted_and_renewed_without_waiting(variant: str) -> None:
+    """Over ends of blocks and a refresh."""
+    device, rng = torch.device("cuda"), np.random.default_rng(0)
+    learner = learner_of(variant, CAPTURABLE, device)
+    replay = PrioritizedReplay(ReturnReplay(0.8, 5, 20, 4 * 200, 4, (84, 84), 4, 0.99, device, seed=1))
+    returns = StoredReturns(replay)
+    replay.reset(rng.integers(256, size=(4, 84, 84), dtype=np.uint8))
+    actions = GraphedActions(lambda: learner.act(replay.stacks(), returns.values), learner.noise)
+    graph = Graphed(update_of(learner, replay, 32), replay.generator, learner.noise)
+
+    def step() -> None:
+        returns.note()
+        play_noise(replay, 1, rng)
+        returns.refresh(learner.acting_values)
+
+    for _ in range(60):
+        actions()
+        step()
+    for _ in range(Graphed.WARM_UP + 1):
+        graph()
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for _ in range(12):
+            graph()
+            step()
     finally:
         torch.cuda.set_sync_debug_mode("default")
 
