@@ -5,7 +5,9 @@ Each test runs twice: with CUDA, and with `tests.helpers.graphs` in its place, w
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -248,6 +250,17 @@ def test_each_graphed_act_draws_new_noise(device: torch.device) -> None:
     assert len(seen) == 8
 
 
+@contextlib.contextmanager
+def waiting_is_an_error() -> Generator[None]:
+    """Let whatever waits for the CUDA device raise."""
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
 @pytest.mark.cuda
 @pytest.mark.parametrize("variant", ["dqn", "rainbow"])
 def test_learning_and_adding_never_wait_for_the_device(variant: str) -> None:
@@ -256,9 +269,7 @@ def test_learning_and_adding_never_wait_for_the_device(variant: str) -> None:
     graph = Graphed(update_of(learner, replay, 32), replay.generator, learner.noise)
     for _ in range(Graphed.WARM_UP + 1):
         graph()
-    torch.cuda.synchronize()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
+    with waiting_is_an_error():
         for _ in range(5):
             graph()
             learner.sync_target()
@@ -266,8 +277,6 @@ def test_learning_and_adding_never_wait_for_the_device(variant: str) -> None:
             if isinstance(replay, PrioritizedReplay):
                 replay.set_beta(0.7)
             play_noise(replay, 1, np.random.default_rng(0))
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
 
 
 @pytest.mark.cuda
@@ -292,14 +301,10 @@ def test_returns_are_noted_and_renewed_without_waiting(variant: str) -> None:
         step()
     for _ in range(Graphed.WARM_UP + 1):
         graph()
-    torch.cuda.synchronize()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
+    with waiting_is_an_error():
         for _ in range(12):
             graph()
             step()
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
 
 
 @pytest.mark.cuda
