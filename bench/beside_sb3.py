@@ -33,12 +33,12 @@ from rich.table import Table
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # where bench is, if this file is run
 
 from bench.fps import exit_code, steady_state
+from bench.programs import ROOT, said_by
 from fastdqn import process
 from fastdqn.cli.parser import parsed
 from fastdqn.errors import RunError, UserError
 from fastdqn.runs.machine import environment
 
-ROOT = Path(__file__).resolve().parent.parent
 WARMUP = 2.0  # seconds after the first update that do not count in a speed
 OURS, THEIRS = "31", "Stable-Baselines3"
 
@@ -173,9 +173,7 @@ def learn(options: Options, console: Console, write: Any) -> dict[str, dict[str,
         lines = sides[1].lines()
         command = [sys.executable, "-m", "fastdqn", "evaluate", str(run), "--episodes", str(options.evaluation_games)]
         command += ["--seed", str(10_000 + options.seed)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
-        if done.returncode != 0:
-            raise RunError(f"The evaluation of 31 failed:\n{done.stderr.strip()}")
+        said_by(command, "The evaluation of 31")
         evaluations = sorted(run.glob("evaluation*.json*"))
         scores = json.loads(evaluations[-1].read_text(encoding="utf-8"))
         found[OURS] = side_of(read(run / "episodes.jsonl"), read(run / "speed.jsonl"), scores["scores"], OURS)

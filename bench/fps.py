@@ -21,21 +21,18 @@ The table goes to the terminal; JSON lines and a plot go to --out.
 
 import startup  # noqa: F401 - first: Ctrl-C during the imports below
 
-import contextlib
 import dataclasses
 import itertools
 import json
 import math
 import statistics
-import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import psutil
 import torch
 import tyro
 from rich.console import Console
@@ -44,14 +41,13 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))  # where bench is, if 
 
 from bench.fps_ladder import Row, beside, chosen, sweep_values
 from bench.fps_table import draw, print_table
+from bench.programs import ROOT, busy_processes, said_by
 from fastdqn.cli.parser import parsed
 from fastdqn.errors import RunError, UserError
 from fastdqn.execution.devices import prepare_device
 from fastdqn.options.dqn import AgentName
 from fastdqn.options.run import RunOptions
 from fastdqn.runs.machine import environment
-
-ROOT = Path(__file__).resolve().parent.parent
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,18 +103,6 @@ def rows_of(options: BenchOptions) -> list[Row]:
     return rows
 
 
-@contextlib.contextmanager
-def busy_processes(count: int) -> Generator[None]:
-    """Let `count` processes compute all the time, until the block is left."""
-    processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
-    try:
-        yield
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
-
-
 def time_script(row: Row, options: BenchOptions, device: str) -> dict[str, Any]:
     """Run one script and return its steady-state figures.
 
@@ -139,7 +123,7 @@ def time_script(row: Row, options: BenchOptions, device: str) -> dict[str, Any]:
         if options.profile and row.rung.wrappers == "vector":
             command.append("--profile")
         with busy_processes(row.busy):
-            said_by(command, options.warmup + options.seconds + options.patience, row.label)
+            said_by(command, row.label, options.warmup + options.seconds + options.patience)
         run = next(Path(folder).iterdir())
         lines = [json.loads(line) for line in (run / "speed.jsonl").read_text(encoding="utf-8").splitlines()]
         summary, config = (
@@ -156,28 +140,6 @@ def time_script(row: Row, options: BenchOptions, device: str) -> dict[str, Any]:
         "profile": summary["profile"],
         "bootstrap": config.get("returns", {}).get("trace_decay") is None,
     }
-
-
-def said_by(command: list[str], limit: float, name: str) -> subprocess.CompletedProcess[str]:
-    """Run a command, and what it starts, for at most `limit` seconds; return what it has printed.
-
-    Raises:
-        RunError: it failed, or took longer.
-    """
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
-    try:
-        out, err = process.communicate(timeout=limit)
-    except subprocess.TimeoutExpired:
-        raise RunError(f"{name} had not ended after {limit:g} s.") from None
-    finally:
-        if process.returncode is None:  # after Ctrl-C, too
-            for started in (*psutil.Process(process.pid).children(recursive=True), process):
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    started.kill()
-            process.communicate()
-    if process.returncode != 0:
-        raise RunError(f"{name} failed with exit code {process.returncode}:\n{err.strip()}")
-    return subprocess.CompletedProcess(command, 0, out, err)
 
 
 def _is_ppo_thread(words: Sequence[str]) -> bool:
@@ -224,8 +186,8 @@ def time_ceiling(what: str, words: list[str], options: BenchOptions, device: str
     command = [sys.executable, str(ROOT / "bench" / "ceilings.py"), "--what", what]
     command += ["--agent", options.agent, "--game", options.game, *words]
     command += ["--device", device, "--seconds", str(min(5.0, options.seconds))]
-    done = said_by(command, options.seconds + options.patience, f"The {what}-only ceiling")
-    result = json.loads(done.stdout.splitlines()[-1])
+    out = said_by(command, f"The {what}-only ceiling", options.seconds + options.patience)
+    result = json.loads(out.splitlines()[-1])
     return result["env_steps_per_s" if what == "env" else "samples_per_s"]
 
 

@@ -41,6 +41,7 @@ VARIANTS=${VARIANTS:-dqn n-step double noisy prioritized dueling distributional 
 AGENTS=${AGENTS:-100k-fast der}
 ladder=(--only "01,02,03,04,05,06,07,08,09,09 --num-envs 128 --steps 32") nature=(--only 01,07,08,09) rounds="4 16" many=(--num-envs 128 --steps 32 --batch-size 16)
 actors="20,21 --players 2,21 --players 8,22 --players 8,31,41" sessions="1 2 4 8 16" ranks="1 2 4 8"
+hundred=(--games assault,boxing,breakout,krull,pong,road_runner --jobs 6) try=()
 tests=(-m cuda -n 12 --timeout 60 --timeout-method thread --continue-on-collection-errors)
 if [ -n "${QUICK:-}" ]; then
   ladder=(--only 01,09) nature=(--only 07,09) rounds=16 games=8,16 batches="32 128" steps=1..2
@@ -50,11 +51,9 @@ if [ -n "${QUICK:-}" ]; then
 elif [ -n "${SHORT:-}" ]; then
   nature=(--only 09) rounds=16 games=16,64,128,256 batches="32 128 512 2048" steps=1..6
   repeats=1 seconds=4 warmup=1 minutes=1.4 long=4 each=1.2 patience=45 LIMIT=${LIMIT:-240}
-  hundred=(--games assault,boxing,breakout,krull,pong,road_runner --jobs 6) try=()
 else
   games=16,32,64,128,256 batches="32 64 128 256 512 1024 2048 4096" steps=1..6
   repeats=2 seconds=8 warmup=2 minutes=1.7 long=8.5 each=2.2 patience=120 LIMIT=${LIMIT:-1800}
-  hundred=(--games assault,boxing,breakout,krull,pong,road_runner --jobs 6) try=()
 fi
 mkdir -p "$RESULTS"
 RESULTS=$(cd "$RESULTS" && pwd)

@@ -21,7 +21,6 @@ import startup  # noqa: F401 - first: Ctrl-C during the imports below
 import dataclasses
 import itertools
 import json
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
@@ -35,16 +34,16 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))  # where bench is, if 
 
 from bench.fps import exit_code
 from bench.lists import names, whole_numbers
+from bench.programs import ROOT, said_by
 from fastdqn import process
 from fastdqn.cli.parser import parsed
 from fastdqn.cli.watch import Watch, watch
-from fastdqn.errors import RunError, UserError
+from fastdqn.errors import UserError
 from fastdqn.options.actor_critic import PPOOptions
 from fastdqn.options.ranks import published_changes
 from fastdqn.options.sac import SACOptions
 from fastdqn.runs.machine import environment
 
-ROOT = Path(__file__).resolve().parent.parent
 PLAIN = 0
 """Stands for the run without ranks."""
 
@@ -171,9 +170,7 @@ def trial_of(name: str, world: int, options: SpeedupOptions, varied: Mapping[str
         RunError: it failed.
     """
     command = command_of(name, world, options, varied, str(folder))
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
-    if done.returncode != 0:
-        raise RunError(f"{Path(command[1]).stem} failed with exit code {done.returncode}:\n{done.stderr.strip()}")
+    said_by(command, Path(command[1]).stem)
     run = next(folder.iterdir())
     summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
     lines = [json.loads(line) for line in (run / "episodes.jsonl").read_text(encoding="utf-8").splitlines()]

@@ -16,7 +16,6 @@ import startup  # noqa: F401 - first: Ctrl-C during the imports below
 import dataclasses
 import json
 import statistics
-import subprocess
 import sys
 import tempfile
 from datetime import datetime
@@ -31,12 +30,11 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))  # where bench is, if 
 from bench.fps import exit_code, steady_state
 from bench.lists import names, numbers
 from bench.paced import WORK, amount_for
+from bench.programs import ROOT, said_by
 from fastdqn import process
 from fastdqn.cli.parser import parsed
-from fastdqn.errors import RunError, UserError
+from fastdqn.errors import UserError
 from fastdqn.runs.machine import environment
-
-ROOT = Path(__file__).resolve().parent.parent
 
 
 class Case(NamedTuple):
@@ -107,9 +105,7 @@ def time_form(work: str, amount: float, case: Case, form: tuple[str, ...], optio
         command += [*case.words, *form, "--num-envs", str(case.games), "--runs-dir", folder]
         command += ["--no-checkpoints", "--max-env-steps", "1000000000", "--stop-score", "None"]
         command += ["--train-seconds", str(options.warmup + options.seconds)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
-        if done.returncode != 0:
-            raise RunError(f"33 failed with exit code {done.returncode}:\n{done.stderr.strip()}")
+        said_by(command, "33")
         run = next(Path(folder).iterdir())
         lines = [json.loads(line) for line in (run / "speed.jsonl").read_text(encoding="utf-8").splitlines()]
     return steady_state(lines, options.warmup, "33")

@@ -12,9 +12,8 @@ _torch: Any = torch  # optimisers of PyTorch are built on these operations, whos
 
 
 def copy_all(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
-    """Copy each of `sources` into its target, of the same shape and on the same device; there may be none."""
-    if targets:
-        _torch._foreach_copy_(targets, sources)
+    """Copy each of `sources` into its target, of the same shape and on the same device."""
+    _torch._foreach_copy_(targets, sources)
 
 
 def lerp_all(targets: Sequence[Tensor], ends: Sequence[Tensor], weight: float) -> None:

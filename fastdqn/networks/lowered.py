@@ -27,13 +27,18 @@ class Lowered:
         share_weights(network, full)
         lowered = {id(parameter) for layer in _lowered_layers(network) for parameter in layer.parameters()}
         self.network = network
-        self._own, self._full = list(network.parameters()), list(full.parameters())
+        self._full = list(full.parameters())
         self._pairs: tuple[list[Tensor], list[Tensor]] = ([], [])
-        for own, other in zip(self._own, self._full, strict=True):
+        alike: dict[torch.dtype, tuple[list[nn.Parameter], list[nn.Parameter]]] = {}  # a GPU copies one type at once
+        for own, other in zip(network.parameters(), self._full, strict=True):
             if id(own) in lowered:
                 own.data = own.data.to(torch.bfloat16)
                 self._pairs[0].append(own.detach())
                 self._pairs[1].append(other.detach())
+            owns, others = alike.setdefault(own.dtype, ([], []))
+            owns.append(own)
+            others.append(other)
+        self._alike = list(alike.values())
         self._version = self._versions()
 
     def refresh(self) -> None:
@@ -54,9 +59,8 @@ class Lowered:
         for parameter in self._full:
             if parameter.grad is None:
                 parameter.grad = torch.empty_like(parameter)
-        for kind in (torch.bfloat16, torch.float32):  # a GPU copies all of one type at once
-            wanted = [own.dtype == kind for own in self._own]
-            copy_all(_gradients(self._full, wanted), _gradients(self._own, wanted))
+        for own, full in self._alike:
+            copy_all(_gradients(full), _gradients(own))
 
 
 def backward(loss: Tensor, parameters: Iterable[Tensor], lowered: Lowered | None) -> None:
@@ -82,7 +86,5 @@ def _lowered_layers(network: nn.Module) -> Iterator[nn.Module]:
             yield module
 
 
-def _gradients(parameters: list[nn.Parameter], wanted: list[bool]) -> list[Tensor]:
-    """Return the gradients that there are of the parameters that are wanted."""
-    chosen = zip(parameters, wanted, strict=True)
-    return [parameter.grad for parameter, is_wanted in chosen if is_wanted and parameter.grad is not None]
+def _gradients(parameters: list[nn.Parameter]) -> list[Tensor]:
+    return [parameter.grad for parameter in parameters if parameter.grad is not None]

@@ -16,7 +16,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from bench import fps, fps_ladder
+from bench import fps, fps_ladder, programs
 from bench.fps_table import print_table
 from fastdqn.errors import RunError, UserError
 from tests.helpers.scripts import ROOT, answer
@@ -260,7 +260,7 @@ def test_beside_busy_processes() -> None:
 
 def test_busy_processes_compute_and_end() -> None:
     before = set(psutil.Process().children())
-    with fps.busy_processes(2):
+    with programs.busy_processes(2):
         ours = [process for process in psutil.Process().children() if process not in before]
         deadline = time.monotonic() + 30
         while (
@@ -277,11 +277,11 @@ def test_what_takes_too_long_has_failed_and_is_gone() -> None:
     child = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(99)']); "
     before = set(psutil.Process().children(recursive=True))
     with pytest.raises(RunError, match=r"it had not ended after 2 s\."):
-        fps.said_by([sys.executable, "-c", child + "time.sleep(99)"], 2, "it")
+        programs.said_by([sys.executable, "-c", child + "time.sleep(99)"], "it", 2)
     assert set(psutil.Process().children(recursive=True)) <= before
     with pytest.raises(RunError, match="it failed with exit code 3:\nno"):
-        fps.said_by([sys.executable, "-c", "import sys; print('no', file=sys.stderr); sys.exit(3)"], 60, "it")
-    assert fps.said_by([sys.executable, "-c", "print(5)"], 60, "it").stdout == "5\n"
+        programs.said_by([sys.executable, "-c", "import sys; print('no', file=sys.stderr); sys.exit(3)"], "it", 60)
+    assert programs.said_by([sys.executable, "-c", "print(5)"], "it", 60) == "5\n"
 
 
 def test_a_ceiling_that_failed_is_no_share() -> None:

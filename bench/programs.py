@@ -1,0 +1,49 @@
+"""Programs that a bench runs: those that it times, and those that keep the machine busy meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+from collections.abc import Generator, Sequence
+from pathlib import Path
+
+import psutil
+
+from fastdqn.errors import RunError
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def said_by(command: Sequence[str], name: str, limit: float | None = None) -> str:
+    """Run a command, and what it starts, for at most `limit` seconds; return what it has printed.
+
+    Raises:
+        RunError: it failed, or took longer.
+    """
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    try:
+        out, err = process.communicate(timeout=limit)
+    except subprocess.TimeoutExpired:
+        raise RunError(f"{name} had not ended after {limit:g} s.") from None
+    finally:
+        if process.returncode is None:  # after Ctrl-C, too
+            for started in (*psutil.Process(process.pid).children(recursive=True), process):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    started.kill()
+            process.communicate()
+    if process.returncode != 0:
+        raise RunError(f"{name} failed with exit code {process.returncode}:\n{err.strip()}")
+    return out
+
+
+@contextlib.contextmanager
+def busy_processes(count: int) -> Generator[None]:
+    """Let `count` processes compute all the time, until the block is left."""
+    processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
