@@ -4,7 +4,7 @@
 #   bench/gpu.sh PIECE ...
 #
 #   tests     the tests marked cuda
-#   record    Pong to its end with 11, SEEDS (0 1 2 3 4) one after the other, and the fresh games of each
+#   record    Pong to its end with 11, SEEDS (0 1 2 3 4) one after the other, and the fresh games of each (FRESH, 100)
 #   ladder    bench/fps.py over 01 to 09, 32 samples for each env step, and 09 with 128 games
 #   nature    01, 07, 08 and 09 with 8 samples for each env step, and 09 with 16 to 256 games
 #   learner   the update of 09 alone, batch 32 to 4096, and with it where 09's time goes
@@ -42,15 +42,16 @@ AGENTS=${AGENTS:-100k-fast der}
 ladder=(--only "01,02,03,04,05,06,07,08,09,09 --num-envs 128 --steps 32") nature=(--only 01,07,08,09) rounds="4 16" many=(--num-envs 128 --steps 32 --batch-size 16)
 actors="20,21 --players 2,21 --players 8,22 --players 8,31,41" sessions="1 2 4 8 16" ranks="1 2 4 8"
 hundred=(--games assault,boxing,breakout,krull,pong,road_runner --jobs 6) try=()
-tests=(-m cuda -n 12 --timeout 60 --timeout-method thread --continue-on-collection-errors)
+tests=(-m cuda -n 8 --timeout 120 --timeout-method thread --continue-on-collection-errors)
 if [ -n "${QUICK:-}" ]; then
   ladder=(--only 01,09) nature=(--only 07,09) rounds=16 games=8,16 batches="32 128" steps=1..2
   repeats=1 seconds=4 warmup=2 minutes=0.4 long=0.4 each=0.3 tests=(-k "by_hand") SEEDS=0 patience=120 LIMIT=${LIMIT:-540}
   VARIANTS="dqn rainbow" many=(--num-envs 8 --batch-size 4) actors="20,21 --players 2" sessions="1 2" ranks="1 2"
   hundred=(--games pong,boxing --jobs 2) try=(--max-env-steps 2500 --evaluation-games 2)
 elif [ -n "${SHORT:-}" ]; then
-  nature=(--only 09) rounds=16 games=16,64,128,256 batches="32 128 512 2048" steps=1..6
-  repeats=1 seconds=4 warmup=1 minutes=1.4 long=4 each=1.2 patience=45 LIMIT=${LIMIT:-240}
+  ladder=(--only "01,05,08,09 --num-envs 128 --steps 32,09 --num-envs 128 --steps 64 --batch-size 8")
+  nature=() rounds=16 games=64,128,256
+  batches="32 128 512 2048" steps=1..6 repeats=1 seconds=3 warmup=1 minutes=1.4 long=4 each=1.2 patience=45 LIMIT=${LIMIT:-240}
 else
   games=16,32,64,128,256 batches="32 64 128 256 512 1024 2048 4096" steps=1..6
   repeats=2 seconds=8 warmup=2 minutes=1.7 long=8.5 each=2.2 patience=120 LIMIT=${LIMIT:-1800}
@@ -60,6 +61,9 @@ RESULTS=$(cd "$RESULTS" && pwd)
 FAILED=$RESULTS/failed.txt
 rm -f "$FAILED"
 export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1
+# Where PyTorch was installed without bytecode, into a folder that cannot be written, each start compiles all of it.
+export PYTHONPYCACHEPREFIX=${TMPDIR:-/tmp}/fastdqn-bytecode
+unset PYTHONDONTWRITEBYTECODE
 
 if [ -n "${WHEELS:-}" ]; then
   site=${TMPDIR:-/tmp}/fastdqn-wheels
@@ -109,7 +113,7 @@ ladder() {
 
 nature() {
   {
-    fps "${nature[@]}" --repeats 1 -- --batch-size 8
+    if [ ${#nature[@]} -gt 0 ]; then fps "${nature[@]}" --repeats 1 -- --batch-size 8; fi
     for many_steps in $rounds; do
       fps --only 09 --sweep "num-envs=$games" --repeats 1 -- --batch-size 8 --steps "$many_steps"
     done
@@ -139,7 +143,7 @@ pong() {
 record() {
   for seed in $SEEDS; do
     py experiments/11_pong_in_seconds.py --device "$DEVICE" --seed "$seed" --runs-dir "$RESULTS/runs" --no-checkpoints \
-      --max-minutes "$minutes"
+      --max-minutes "$minutes" --fresh-games "${FRESH:-100}"
   done 2>&1 | tee -a "$RESULTS/record.log"
 }
 

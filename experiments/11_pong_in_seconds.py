@@ -110,6 +110,8 @@ def train(options: Options) -> Run:
                 actions = policy.act(epsilon)
             games.send(actions)
 
+            with run.timed("replay"):
+                recorder.store()
             schedule(learning)
             if run.updates == 0 and all_due:
                 learner.center_frames(replay.mean_frame())  # nothing without --center-frames
@@ -123,6 +125,8 @@ def train(options: Options) -> Run:
                 if any(target_sync_due(env_step, dqn.target_sync, steps) for env_step in due):
                     learner.sync_target()
 
+            with run.timed("replay"):
+                recorder.note()
             with run.timed("emulator"):
                 step = games.recv()
             with run.timed("replay"):

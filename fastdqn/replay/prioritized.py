@@ -67,9 +67,8 @@ class PrioritizedReplay:
         self.frames.add(actions, step)
         gone, complete = self.frames.starts()
         if gone >= 0:
-            self.priorities.fill(self.frames.row(gone)[0], self._zeros)
-        for time in range(self._filled, complete + 1):
-            begin, real = self.frames.row(time)
+            self.priorities.fill(self.frames.begin_of(gone), self._zeros)
+        for begin, real in self.frames.spans(self._filled, complete + 1):
             errors = self.frames.errors(begin, begin + len(real))
             self.priorities.fill(begin, real * (self._largest() if errors is None else self._priority(errors)))
         self._filled = max(0, complete + 1)

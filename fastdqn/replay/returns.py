@@ -76,7 +76,7 @@ class ReturnReplay(FrameReplay):
 
     def note(self) -> None:
         """Keep `values` as those of the observations stored last; to be called before the step that follows them."""
-        begin, _ = self.row(self._host_head)
+        begin = self.begin_of(self._host_head)
         for told in (self._value, self._taken):
             told[begin : begin + self.num_envs] = self.values.to(self.device)
         if self._host_head - self._host_known >= self._block:

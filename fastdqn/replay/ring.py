@@ -8,7 +8,7 @@ tensor operations without a decision on the host, so that a CUDA graph can hold 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import cv2
@@ -91,11 +91,12 @@ class FrameReplay:
         size = self.size
         self._frames = empty_frames((size + 1, frame_shape[0] * frame_shape[1]), device)
         self._frames[size] = 0  # what stands before a game's first frame
-        self._action = torch.zeros(size, dtype=torch.uint8, device=device)
+        self._bytes = torch.zeros(4, size, dtype=torch.uint8, device=device)  # in one piece, to be written at once
+        self._action = self._bytes[0]
+        self._terminated = self._bytes[1].view(torch.bool)
+        self._ended = self._bytes[2].view(torch.bool)  # terminated or truncated
+        self._void = self._bytes[3].view(torch.bool)  # the action was ignored: a reset
         self._reward = torch.zeros(size, dtype=torch.float32, device=device)
-        self._terminated = torch.zeros(size, dtype=torch.bool, device=device)
-        self._ended = torch.zeros(size, dtype=torch.bool, device=device)  # terminated or truncated
-        self._void = torch.zeros(size, dtype=torch.bool, device=device)  # the action was ignored: a reset
         self._age = torch.zeros(size, dtype=torch.uint8, device=device)  # earlier frames of the game, at most stack - 1
         self._head = torch.zeros((), dtype=torch.int64, device=device)  # row of the newest frames
         self._host_head = 0
@@ -107,7 +108,8 @@ class FrameReplay:
         self._order = torch.arange(CANDIDATES, 0, -1, device=device).unsqueeze(1)
         pin = device.type == "cuda"
         self._staged_frames = [torch.empty(num_envs, *frame_shape, dtype=torch.uint8, pin_memory=pin) for _ in range(2)]
-        self._staged = [torch.empty(6, num_envs, dtype=torch.float32, pin_memory=pin) for _ in range(2)]
+        self._staged_bytes = [torch.empty(5, num_envs, dtype=torch.uint8, pin_memory=pin) for _ in range(2)]
+        self._staged_reward = [torch.empty(num_envs, dtype=torch.float32, pin_memory=pin) for _ in range(2)]
         self._copied = [torch.cuda.Event() for _ in range(2)] if pin else []
         self._turn = 0
         self._saving = RowSaver(rows, num_envs)
@@ -130,30 +132,39 @@ class FrameReplay:
 
     def add(self, actions: NDArray[np.int64], step: VectorStep) -> None:
         """Store what was done in the newest observations, what came of it, and the next frames."""
+        old = self.begin_of(self._host_head)
+        turn = self._follow(step)
+        packed = self._staged_bytes[turn].numpy()
+        packed[0], packed[1] = actions, step.terminated
+        packed[2], packed[3] = step.terminated | step.truncated, step.reset
+        self._staged_reward[turn].numpy()[:] = step.reward
+        place = slice(old, old + self.num_envs)
+        self._bytes[:, place] = self._staged_bytes[turn][:4].to(self.device, non_blocking=True)
+        self._reward[place].copy_(self._staged_reward[turn], non_blocking=True)
+        self._staging_ends(turn)
+
+    def _follow(self, step: VectorStep) -> int:
+        """Store the next frames, and how old their games are, in a new row; return which of the staged tensors are
+        free, until `_staging_ends`.
+        """
         turn = self._turn
         self._turn = 1 - turn
         if self._copied:
             self._copied[turn].synchronize()  # the copy of two calls ago has long ended
-        old = self._host_head % self._rows * self.num_envs
         self._saving.wait_for(self._host_head + 1 - self._rows)
         self._host_head += 1
-        new = self._host_head % self._rows * self.num_envs
+        new = self.begin_of(self._host_head)
         age = np.minimum(self._host_age + 1, self._stack - 1, dtype=np.uint8)
         age[step.reset] = 0
         self._host_age = age
-        packed = self._staged[turn].numpy()
-        packed[0], packed[1], packed[2] = actions, step.reward, step.terminated
-        packed[3], packed[4], packed[5] = step.terminated | step.truncated, step.reset, age
-        there = self._staged[turn].to(self.device, non_blocking=True)
-        end = old + self.num_envs
-        self._action[old:end] = there[0]
-        self._reward[old:end] = there[1]
-        self._terminated[old:end] = there[2]
-        self._ended[old:end] = there[3]
-        self._void[old:end] = there[4]
-        self._age[new : new + self.num_envs] = there[5]
+        staged = self._staged_bytes[turn][4]
+        staged.numpy()[:] = age
+        self._age[new : new + self.num_envs].copy_(staged, non_blocking=True)
         self._head.add_(1)
         self._put_frames(step.frames, turn)
+        return turn
+
+    def _staging_ends(self, turn: int) -> None:
         if self._copied:
             self._copied[turn].record()
 
@@ -254,10 +265,22 @@ class FrameReplay:
         """
         return self._host_head - self._reach - 1, self._host_head - self._n
 
+    def begin_of(self, time: int) -> int:
+        """Return the first of the N slots of row `time`, counted since the first row."""
+        return time % self._rows * self.num_envs
+
     def row(self, time: int) -> tuple[int, Tensor]:
         """Return the first of the N slots of row `time`, and which of its env steps were no resets, (N,) bool."""
-        begin = time % self._rows * self.num_envs
-        return begin, ~self._void[begin : begin + self.num_envs]
+        return next(self.spans(time, time + 1))
+
+    def spans(self, first: int, end: int) -> Iterator[tuple[int, Tensor]]:
+        """Yield the first slot of each stretch of the rows from `first` up to, but without, `end` that lies in one
+        piece, and which of its env steps were no resets, (slots of the stretch,) bool.
+        """
+        while first < end:
+            begin, count = self.begin_of(first), min(end - first, self._rows - first % self._rows)
+            yield begin, ~self._void[begin : begin + count * self.num_envs]
+            first += count
 
     def time_and_game(self, slot: Tensor) -> tuple[Tensor, Tensor]:
         """Return row (counted since the first) and game of slots of stored env steps, int64 (B,) each."""
@@ -293,7 +316,7 @@ class FrameReplay:
             if self._newest is not None:
                 self.reset(self._newest())
             return
-        begin = (self._host_head - 1) % self._rows * self.num_envs
+        begin = self.begin_of(self._host_head - 1)
         self._ended[begin : begin + self.num_envs] |= torch.from_numpy(envs).to(self.device)
 
     def _small(self) -> dict[str, Tensor]:
@@ -332,7 +355,7 @@ class FrameReplay:
         return stacks.permute(0, 3, 1, 2)
 
     def _put_frames(self, frames: Frame, turn: int) -> None:
-        begin = self._host_head % self._rows * self.num_envs
+        begin = self.begin_of(self._host_head)
         place = self._frames[begin : begin + self.num_envs].view(self.num_envs, *self._shape)
         if self.device.type == "cuda":
             staged = self._staged_frames[turn]
@@ -340,3 +363,15 @@ class FrameReplay:
             place.copy_(staged, non_blocking=True)
         else:
             place.numpy()[...] = frames
+
+
+class NewestStacks(FrameReplay):
+    """The newest stacks of N games in a few rows of frames, from which nothing is drawn: what came of an action is not
+    stored.
+
+    Args: as of a frame replay.
+    """
+
+    def add(self, actions: NDArray[np.int64], step: VectorStep) -> None:  # noqa: ARG002
+        """Show the next frames."""
+        self._staging_ends(self._follow(step))

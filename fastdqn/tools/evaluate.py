@@ -236,7 +236,8 @@ def evaluate(
     check_num_envs(count)
     seats: Seats
     if agent.wrappers is None and not custom:
-        seats = VectorSeats(game, side_of(agent.options), count, seed, threads)
+        device = next(agent.learner.network.parameters()).device
+        seats = VectorSeats(game, side_of(agent.options), count, seed, threads, device)
     else:
         seats = WrappedSeats(
             dataclasses.replace(game, episodic_life=agent.options.game.episodic_life),

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from rich.console import Console
@@ -16,9 +17,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from fastdqn import process, terminal
 from fastdqn.envs import games
 from fastdqn.errors import UserError
-from fastdqn.options.run import STOP_EPSILON
+from fastdqn.options.run import STOP_EPSILON, RunOptions
 from fastdqn.runs.folder import hold, let_go, saving, write_json
-from fastdqn.runs.run import Run
 from fastdqn.seeds import as_int, seeds_of
 from fastdqn.tools.evaluate import PROTOCOLS, Agent, Score, evaluate, load_agent
 
@@ -36,6 +36,21 @@ class Examination(NamedTuple):
     games: int | None  # None for as many as the run's options say
 
 
+class FinishedRun(Protocol):
+    """What is to be known of a run that is over."""
+
+    @property
+    def folder(self) -> Path: ...
+    @property
+    def reason(self) -> str | None: ...
+    @property
+    def options(self) -> RunOptions: ...
+    @property
+    def device(self) -> torch.device: ...
+    @property
+    def game(self) -> str: ...
+
+
 _NATURE = PROTOCOLS["nature"]
 EXAMINATIONS = (
     Examination("fresh", "training", STOP_EPSILON, None),
@@ -43,7 +58,7 @@ EXAMINATIONS = (
 )
 
 
-def play_fresh(run: Run) -> None:
+def play_fresh(run: FinishedRun) -> None:
     """Let a run that was solved play fresh games, and write their means into its summary.json.
 
     These are the games of `EXAMINATIONS`, with seeds of their own; an environment of one's own plays the first kind
@@ -76,7 +91,7 @@ def play_fresh(run: Run) -> None:
         let_go(run.folder, lock)
 
 
-def _play(run: Run, left: Sequence[Examination], summary: dict[str, Any], console: Console) -> None:
+def _play(run: FinishedRun, left: Sequence[Examination], summary: dict[str, Any], console: Console) -> None:
     """Play what is left of the examinations, and write their means into `summary`."""
     try:
         agent = load_agent(run.folder, run.device, run.game)

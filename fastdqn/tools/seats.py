@@ -32,12 +32,12 @@ class Seats(Protocol):
 
 
 class VectorSeats:
-    """Games of the emulator's own threads, their stacks put together as a run's replay does."""
+    """Games of the emulator's own threads, their stacks put together on `device`, as a run's replay does."""
 
-    def __init__(self, game: GameOptions, side: int, count: int, seed: int, threads: int) -> None:
+    def __init__(self, game: GameOptions, side: int, count: int, seed: int, threads: int, device: torch.device) -> None:
         seeds = np.random.SeedSequence(seed)
         self._games = AtariVector(games.rom_of(game.name), game, count, seeds, threads, side)
-        self._frames = few_rows(count, self._games.obs_shape, torch.device("cpu"))
+        self._frames = few_rows(count, self._games.obs_shape, device)
 
     def reset(self) -> Tensor:
         self._frames.reset(self._games.reset())

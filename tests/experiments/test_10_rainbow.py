@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fastdqn.options.parts import VARIANTS
-from tests.helpers.scripts import RAINBOW_CATCH, here, records, summary, train
+from tests.helpers.scripts import RAINBOW_CATCH, TOY_CATCH, here, records, summary, train
 
 SCORE = 0.7
 """The mean of the last 100 games of an agent that has learnt Catch."""
@@ -79,7 +79,7 @@ def test_a_run_on_cuda_resumes(tmp_path: Path, device: str) -> None:
     words = (*RAINBOW_CATCH, "--cuda", "--num-envs", "8", "--variant", "rainbow", "--final-learning-rate", "1e-4")
     run = train("10_rainbow", tmp_path, *words, "--max-env-steps", "800")
     before = summary(run)
-    here("10_rainbow", "--resume", str(run), "--device", device, "--max-env-steps", "1600")
+    here("10_rainbow", "--resume", str(run), "--game", TOY_CATCH, "--device", device, "--max-env-steps", "1600")
     after = summary(run)
     assert torch.device(after["device"]).type == device
     assert after["updates"] == pytest.approx(2 * before["updates"], rel=0.4)

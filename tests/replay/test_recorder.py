@@ -39,11 +39,19 @@ def make(n_step: int = 3, least: int = ENVS, prioritized: bool = False) -> Recor
     return recorder
 
 
+def play(recorder: Recorder, time: int) -> None:
+    """One step, in the order of a training loop: the games play while what they showed before is stored."""
+    recorder.store()
+    recorder.note()
+    recorder.add(*step(time))
+
+
 def played(recorder: Recorder, times: range) -> None:
     for time in times:
-        recorder.add(*step(time))
+        play(recorder, time)
         seen = recorder.stacks()[:, :, 0, 0].tolist()
         assert seen == [[label(t, i) if t >= 0 else 0 for t in range(time - 2, time + 2)] for i in range(ENVS)]
+    recorder.store()
 
 
 def test_without_a_pause_the_replay_holds_what_it_would_without_a_recorder() -> None:
@@ -55,6 +63,18 @@ def test_without_a_pause_the_replay_holds_what_it_would_without_a_recorder() -> 
     played(recorder, range(100))
     for one, other in zip(plain.sample(500), recorder.replay.sample(500), strict=True):
         assert (one is None and other is None) or torch.equal(one, other)
+
+
+def test_a_step_that_nobody_has_stored_is_stored_by_the_next_one_or_with_the_state() -> None:
+    stored, left = make(), make()
+    played(stored, range(20))
+    for time in range(20):
+        left.note()
+        left.add(*step(time))
+    state = left.state()
+    for one, other in zip(stored.replay.sample(500), left.replay.sample(500), strict=True):
+        assert (one is None and other is None) or torch.equal(one, other)
+    abandon(state)
 
 
 def test_the_newest_stacks_are_saved_before_the_replay() -> None:
@@ -136,16 +156,17 @@ def test_each_observation_keeps_the_value_that_was_given_to_it_also_around_a_pau
     values = recorder.returns.values
     assert values is not None
 
-    def play(times: range) -> None:
+    def valued(times: range) -> None:
         for time in times:
             values.copy_(recorder.stacks()[:, -1, 0, 0])
-            recorder.add(*step(time))
+            play(recorder, time)
+        recorder.store()
 
-    play(range(12))
+    valued(range(12))
     recorder.pause(True)
-    play(range(12, 40))
+    valued(range(12, 40))
     recorder.pause(False)
-    play(range(40, 52))
+    valued(range(40, 52))
     head = replay._host_head
     assert head == 12 + 1 + 12
     stored = replay.size // ENVS
@@ -167,23 +188,24 @@ def test_a_block_that_ends_as_a_pause_begins_is_drawn_from_later_resumed_or_not(
         recorder.reset(frames(0))
         return replay, recorder
 
-    def play(recorder: Recorder, times: range) -> None:
+    def valued(recorder: Recorder, times: range) -> None:
         for time in times:
             assert recorder.returns.values is not None
             recorder.returns.values.fill_(float(time))
-            recorder.add(*step(time))
+            play(recorder, time)
+        recorder.store()
 
     (whole, first), (again, second) = made(), made()
-    play(first, range(seen))
+    valued(first, range(seen))
     first.pause(True)
-    play(first, range(seen, 20))
+    valued(first, range(seen, 20))
     state = first.state()
     for part in (state["replay"]["frames"], state["shown"]):
         part["frames"] = part["frames"].fetch()
     second.load(state)
     for recorder in (first, second):
         recorder.pause(False)
-        play(recorder, range(20, 30))
+        valued(recorder, range(20, 30))
     assert torch.equal(whole.priorities.leaves(), again.priorities.leaves())
     drawable = whole.priorities.leaves().view(ROWS, ENVS)[:, 0] > 0
     known = whole.frames.starts()[1] + 1

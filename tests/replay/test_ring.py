@@ -260,3 +260,18 @@ def test_cuda_equals_the_cpu() -> None:
     torch.testing.assert_close(a[2], b[2])
     torch.testing.assert_close(a[3], b[3])
     torch.testing.assert_close(replays[0].mean_frame(), replays[1].mean_frame().cpu())
+
+
+def test_stretches_of_rows_lie_in_one_piece_and_know_their_resets() -> None:
+    replay = make_replay(60, 3, 1, side=36)
+    rng = np.random.default_rng(0)
+    replay.reset(np.zeros((3, 36, 36), np.uint8))
+    none = np.zeros(3, bool)
+    resets = rng.random((70, 3)) < 0.3
+    for reset in resets:
+        step = VectorStep(np.zeros((3, 36, 36), np.uint8), np.zeros(3, np.float32), none, none, reset, ())
+        replay.add(np.zeros(3, np.int64), step)
+    spans = list(replay.spans(55, 67))
+    assert [begin for begin, _ in spans] == [55 * 3, 0]
+    assert torch.cat([real for _, real in spans]).tolist() == (~resets[55:67]).flatten().tolist()
+    assert list(replay.spans(9, 9)) == []
