@@ -1,5 +1,5 @@
-"""Plays the fresh games of runs that were solved with --fresh-games 0, where time was dear, and writes their scores into
-each run's summary.json.
+"""Plays the fresh games of runs that were solved with --fresh-games 0, where time was dear, and writes their scores
+into each run's summary.json.
 
     python bench/fresh.py RUN ...
 

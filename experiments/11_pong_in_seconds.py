@@ -18,8 +18,10 @@ import startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports b
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fastdqn import build
@@ -27,19 +29,20 @@ from fastdqn.algorithms.dqn import PROGRESS
 from fastdqn.algorithms.exploration import actions_for, epsilons_at
 from fastdqn.algorithms.freeze_trial import FreezeTrial
 from fastdqn.cli.scripts import start
+from fastdqn.envs.turns import in_turns, together
 from fastdqn.execution.devices import prepare_memory
 from fastdqn.execution.graphs import Graphed, GraphedActions, graphs_on
 from fastdqn.execution.side_by_side import SeveralGradients
 from fastdqn.execution.threads import Threads
 from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions, UpdateOptions
-from fastdqn.options.game import GameOptions, VectorOptions
+from fastdqn.options.game import GameOptions, TurnOptions, VectorOptions
 from fastdqn.options.parts import FreezeOptions, PartOptions, ReturnOptions
 from fastdqn.options.run import RunOptions
 from fastdqn.replay.recorder import Recorder, few_rows
 from fastdqn.replay.returns import REFRESHED_AT_ONCE
 from fastdqn.runs.run import Run
 from fastdqn.schedules import groups, target_sync_due
-from fastdqn.types import Metrics
+from fastdqn.types import Came, Metrics
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,7 @@ class Options:
     dqn: DQNOptions
     pace: PaceOptions
     vector: VectorOptions
+    turns: TurnOptions
     update: UpdateOptions
     agent: AgentOptions
     parts: PartOptions
@@ -59,17 +63,21 @@ class Options:
 def train(options: Options) -> Run:
     dqn, steps, freeze = options.dqn, options.pace.steps, options.freeze
     prepare_memory()
-    device, games, learner, replay, policy, schedule, diagnostics, notes = build.games_on_device(
+    device, envs, learner, replay, policy, schedule, diagnostics, notes = build.games_on_device(
         *(options.run, options.game, dqn, options.pace, options.vector),
-        *(options.update, options.agent, options.parts, options.returns),
+        *(options.update, options.agent, options.parts, options.returns, options.turns),
     )
+    games = in_turns(envs)
     batch_size = dqn.batch_size * steps
     trainer = SeveralGradients(learner, options.agent.gradient_threads)
     threads = Threads(
-        *(learner, games.obs_shape, games.num_actions, batch_size, games.num_envs, REFRESHED_AT_ONCE),
+        *(learner, games.obs_shape, games.num_actions, batch_size, games.groups[0].num_envs, REFRESHED_AT_ONCE),
         crowded=options.update.crowded_threads,
     )
-    shown = few_rows(games.num_envs, games.obs_shape, device, channels_last=True, newest=lambda: games.newest)
+    shown = [
+        few_rows(group.num_envs, games.obs_shape, device, channels_last=True, newest=partial(getattr, group, "newest"))
+        for group in games.groups
+    ]
     recorder = Recorder(replay, shown, dqn.replay_initial)
     trial = FreezeTrial(freeze.freeze_share, freeze.freeze_slack)
 
@@ -80,14 +88,21 @@ def train(options: Options) -> Run:
             replay.write_back(batch, metrics.priority)
         return made
 
-    def act(obs: Tensor) -> Tensor:
-        return trainer.act(obs, recorder.returns.values)
+    def act(number: int, obs: Tensor) -> Tensor:
+        values = recorder.returns.values
+        return trainer.act(obs, None if values is None else values[games.parts[number]])
+
+    def choose(number: int) -> NDArray[np.int64]:
+        return actions_for(partial(act, number), recorder.stacks(number))
+
+    def choose_in_graph(number: int) -> Tensor:
+        return act(number, recorder.stacks(number))
 
     update: Callable[[int], list[Metrics]] = eager
-    policy.greedy = lambda: actions_for(act, recorder.stacks())
+    greedy: list[Callable[[], NDArray[np.int64]]] = [partial(choose, number) for number in range(len(shown))]
     if graphs_on(device):
         update = Graphed(eager, replay.generator, learner.noise)
-        policy.greedy = GraphedActions(lambda: act(recorder.stacks()), learner.noise)
+        greedy = [GraphedActions(partial(choose_in_graph, number), learner.noise) for number in range(len(shown))]
 
     with Run(__file__, options, device, "vector", notes, PROGRESS, dqn.replay_initial) as run:
         run.weights.tensors = learner.actor.state_dict()
@@ -96,23 +111,38 @@ def train(options: Options) -> Run:
         run.track(learner=trainer, games=games, replay=recorder, policy=policy, diagnostics=diagnostics, trial=trial)
         trainer.pause_updates(trial.frozen)  # in a run that is resumed
         recorder.pause(trial.frozen)
+        updates = run.updates
 
         while not run.over():
-            env_steps, updates = run.env_steps, run.updates
-            learning = env_steps - trial.env_steps  # env steps in which it was not frozen
+            learning = run.env_steps - trial.env_steps  # env steps in which it was not frozen
             epsilon = epsilons_at(learning, games.num_envs, dqn)
-            all_due: Sequence[int] = run.due(steps, dqn.replay_initial)
-            if trial.frozen:  # it plays as at the end, and neither weights nor target network change
-                epsilon, all_due = np.full(games.num_envs, dqn.epsilon_final), ()
-            else:
-                threads.share(run.neighbours.crowded)
-            with run.timed("acting"):
-                actions = policy.act(epsilon)
-            games.send(actions)
+            if trial.frozen:  # it plays as at the end
+                epsilon = np.full(games.num_envs, dqn.epsilon_final)
+            came: list[Came] = []
+            for number, part in enumerate(games.parts):  # while it is this group's turn, the others play
+                if games.sent(number):  # not in the first round
+                    with run.timed("emulator"):
+                        came.append(games.recv_from(number))
+                    with run.timed("replay"):
+                        recorder.show(number, came[-1])
+                with run.timed("acting"):
+                    actions = policy.act_for(epsilon[part], greedy[number])
+                games.send_to(number, actions)
 
-            with run.timed("replay"):
-                recorder.store()
-            schedule(learning)
+            if came:  # all that follows is done while the games play again
+                whole = together(came)
+                with run.timed("replay"):
+                    recorder.add(whole)
+                if run.updates and trial.observe(whole.step):  # a trial begins or ends
+                    trainer.pause_updates(trial.frozen)
+                    recorder.pause(trial.frozen)
+                    run.report(trial.report())
+                run.played_vector(whole.step, policy_lag=run.updates - updates, epsilon=epsilon[-1])
+                updates = run.updates
+            schedule(run.env_steps - trial.env_steps)
+            all_due: Sequence[int] = () if trial.frozen else run.due(steps, dqn.replay_initial)
+            if not trial.frozen:
+                threads.share(run.neighbours.crowded)
             if run.updates == 0 and all_due:
                 learner.center_frames(replay.mean_frame())  # nothing without --center-frames
             if all_due:
@@ -124,18 +154,8 @@ def train(options: Options) -> Run:
                         run.updated(metrics.scalars, batch_size)
                 if any(target_sync_due(env_step, dqn.target_sync, steps) for env_step in due):
                     learner.sync_target()
-
             with run.timed("replay"):
                 recorder.note()
-            with run.timed("emulator"):
-                step = games.recv()
-            with run.timed("replay"):
-                recorder.add(actions, step)
-            if run.updates and trial.observe(step):  # a trial begins or ends
-                trainer.pause_updates(trial.frozen)
-                recorder.pause(trial.frozen)
-                run.report(trial.report())
-            run.played_vector(step, policy_lag=run.updates - updates, epsilon=epsilon[-1])
             if run.updates and diagnostics.due(run.env_steps):
                 with run.timed("reports"):
                     run.report(*diagnostics.report())

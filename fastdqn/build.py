@@ -36,7 +36,7 @@ from fastdqn.networks.torso import NATURE, SIZES
 from fastdqn.nouns import GamesOnDevice, ManyGames, OneGame, PlayerElsewhere
 from fastdqn.options.agents import AGENTS
 from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions, UpdateOptions
-from fastdqn.options.game import GameOptions, PlayerOptions, VectorOptions
+from fastdqn.options.game import GameOptions, PlayerOptions, TurnOptions, VectorOptions
 from fastdqn.options.parts import PartOptions, ReturnOptions
 from fastdqn.options.run import RunOptions
 from fastdqn.replay.memory import (
@@ -138,6 +138,7 @@ def games_on_device(
     agent: AgentOptions | None = None,
     parts: PartOptions | None = None,
     returns: ReturnOptions | None = None,
+    turns: TurnOptions | None = None,
     ranks: Ranks = ALONE,
 ) -> GamesOnDevice:
     """Return what plays and learns many games at once, with the replay on the device that trains; this process is one
@@ -149,7 +150,7 @@ def games_on_device(
     device, seeds, vector = ranks.place(run, vector)
     returns = None if returns is None or returns.trace_decay is None else returns
     check_games(num_envs_of(vector), run, dqn, pace, returns)  # before memory is taken for them
-    envs, note = build_games(game, vector, seeds.env)
+    envs, note = build_games(game, vector, seeds.env, groups=1 if turns is None else turns.game_groups)
     form = PLAIN if update is None else fastest_form(update.precision, device)
     learner = build_learner(
         *(seeds, dqn, envs.obs_shape, envs.num_actions, device, form, update, agent, parts),

@@ -122,6 +122,13 @@ class VectorStep(NamedTuple):
     episodes: tuple[EpisodeEnd, ...]  # games that have finished
 
 
+class Came(NamedTuple):
+    """What came of the actions of N games."""
+
+    actions: NDArray[np.int64]  # (N,)
+    step: VectorStep
+
+
 class Samples(NamedTuple):
     """B samples of a policy gradient, as tensors on one device."""
 

@@ -140,11 +140,15 @@ class VectorEpsilonGreedy(_Exploring):
 
     def act(self, epsilon: NDArray[np.float64]) -> NDArray[np.int64]:
         """Return N actions in [0, A), int64, for N probabilities to explore."""
-        explore = self._rng.random(self._num_envs) < epsilon
-        actions = self._rng.integers(self._num_actions, size=self._num_envs)
+        return self.act_for(epsilon, self.greedy)
+
+    def act_for(self, epsilon: NDArray[np.float64], greedy: Callable[[], NDArray[np.int64]]) -> NDArray[np.int64]:
+        """Return the actions of some of the games, for their probabilities to explore, and by their own `greedy`."""
+        explore = self._rng.random(len(epsilon)) < epsilon
+        actions = self._rng.integers(self._num_actions, size=len(epsilon))
         if explore.all() and not self.always:
             return actions
-        return np.where(explore, actions, self.greedy())
+        return np.where(explore, actions, greedy())
 
 
 def actions_for(act: Callable[[Tensor], Tensor], obs: Tensor) -> NDArray[np.int64]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,6 +11,7 @@ from fastdqn import process
 from fastdqn.envs import games
 from fastdqn.envs.build import build_env, describe
 from fastdqn.envs.serial import SerialVector
+from fastdqn.envs.turns import Turns
 from fastdqn.envs.vector import AtariVector, VectorEnv, check_num_envs
 from fastdqn.errors import UserError
 from fastdqn.options.game import GameOptions, VectorOptions
@@ -19,15 +22,29 @@ MEAN_STEPS = 128
 
 
 def build_games(
-    game: GameOptions, vector: VectorOptions, seed: np.random.SeedSequence, continuous: bool | None = False
+    game: GameOptions,
+    vector: VectorOptions,
+    seed: np.random.SeedSequence,
+    continuous: bool | None = False,
+    groups: int = 1,
 ) -> tuple[VectorEnv, str]:
-    """Return the games, each with a seed of its own, and one line that says how they are presented.
+    """Return the games, each with a seed of its own, in so many groups that take turns, and one line that says how they
+    are presented.
 
     Raises:
-        UserError: there is no such game, or not memory enough for so many.
+        UserError: there is no such game, or not memory enough for so many, or the groups would not be equal.
     """
-    envs = build_vector_env(game, vector, seed, continuous)
-    return envs, describe_games(envs, game)
+    if groups == 1:
+        envs = build_vector_env(game, vector, seed, continuous)
+        return envs, describe_games(envs, game)
+    count = num_envs_of(vector)
+    check_num_envs(count)
+    if count % groups:
+        raise UserError(f"--num-envs {count} is no multiple of --game-groups {groups}.")
+    each = dataclasses.replace(vector, num_envs=count // groups)
+    seeds = [np.random.SeedSequence((as_int(seed), 2, number)) for number in range(groups)]
+    envs = Turns([build_vector_env(game, each, one, continuous) for one in seeds])
+    return envs, f"{describe_games(envs, game)}; {groups} groups of them take turns"
 
 
 def build_vector_env(

@@ -36,7 +36,11 @@ class VectorEnv(Protocol):
     numbered: bool  # whether an action is one of several, instead of a vector
     obs_shape: Any  # (C, H, W) of the stacks to make of the frames, or (D,)
     threads: int  # emulator threads; 0 if the games are played in the caller's
-    newest: NDArray[Any]  # (N, H, W) uint8, or (N, D) float32 where vectors are shown
+
+    @property
+    def newest(self) -> NDArray[Any]:
+        """What the games showed last, (N, H, W) uint8, or (N, D) float32 where vectors are shown."""
+        ...
 
     def reset(self) -> NDArray[Any]:
         """Start all games; return their first frames, (N, H, W) uint8, or vectors, (N, D) float32."""

@@ -15,7 +15,7 @@ from fastdqn.options.actor_critic import A2COptions, GradientOptions, PieceOptio
 from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions, UpdateOptions
 from fastdqn.options.evaluation import EvaluationOptions
 from fastdqn.options.fields import LARGEST, changes_learning
-from fastdqn.options.game import GameOptions, PlayerOptions, VectorOptions
+from fastdqn.options.game import GameOptions, PlayerOptions, TurnOptions, VectorOptions
 from fastdqn.options.parts import FreezeOptions, PartOptions, ReturnOptions, SeriesOptions
 from fastdqn.options.ranks import RanksOptions
 from fastdqn.options.resets import ResetOptions
@@ -36,6 +36,7 @@ class Groups:
     pace: PaceOptions | None = None
     player: PlayerOptions | None = None
     vector: VectorOptions | None = None
+    turns: TurnOptions | None = None
     update: UpdateOptions | None = None
     agent: AgentOptions | None = None
     parts: PartOptions | None = None
@@ -229,7 +230,7 @@ def options_from(kind: type[OptionsT], config: Mapping[str, Any]) -> OptionsT:
         said = config.get(name)
         if said is None and kind is Groups:
             continue
-        if said is None and group is RanksOptions:  # a run of before there were any
+        if said is None and group in (RanksOptions, TurnOptions):  # a run of before there were any
             said = {}
         if not isinstance(said, Mapping):
             raise UserError(f"The run's options are damaged: {name!r} is no group of options.")

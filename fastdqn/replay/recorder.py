@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from fastdqn.replay.prioritized import DeviceReplay
 from fastdqn.replay.ring import NewestStacks
 from fastdqn.replay.stored_returns import StoredReturns
 from fastdqn.states import copied
-from fastdqn.types import Frame, VectorStep
+from fastdqn.types import Came, Frame, VectorStep
 
 
 class Recorder:
@@ -22,57 +22,57 @@ class Recorder:
     games would push out those that it is to learn from.
 
     The stacks that the agent acts on come from a few rows of frames of their own, so that they are the same whether
-    anything is stored or not. After a pause the replay continues as after a truncation: its last windows bootstrap from
-    the last observation before the pause, and the first stacks after it are filled up with zeros.
+    anything is stored or not, and are there before it is stored: `show` is called as soon as a group of games has made
+    its step, `add` once all have, and may wait until the games play again. After a pause the replay continues as after
+    a truncation: its last windows bootstrap from the last observation before the pause, and the first stacks after it
+    are filled up with zeros.
 
     Args:
         replay: that is learnt from.
-        shown: the newest frames of the same games, from `few_rows`.
+        shown: the newest frames of each group of the same games, from `few_rows`.
         least: env steps that the replay must hold before a pause takes effect.
     """
 
-    def __init__(self, replay: DeviceReplay, shown: NewestStacks, least: int) -> None:
+    def __init__(self, replay: DeviceReplay, shown: Sequence[NewestStacks], least: int) -> None:
         self.replay = replay
         self.returns = StoredReturns(replay)
         """Those of the replay; `note` calls theirs."""
         self._shown = shown
         self._least = least
         self._paused = False
-        self._latest: tuple[NDArray[np.int64], VectorStep] | None = None  # shown, and to be stored
         self._missed: Frame | None = None  # (N, H, W), the newest of the frames that were not stored
 
     def reset(self, frames: Frame) -> None:
         """Begin with the games' first frames, (N, H, W) uint8."""
-        self._latest = self._missed = None
+        self._missed = None
         self.replay.reset(frames)
-        self._shown.reset(frames)
+        first = 0
+        for shown in self._shown:
+            shown.reset(frames[first : first + shown.num_envs])
+            first += shown.num_envs
 
     def pause(self, paused: bool) -> None:
         """Store nothing from the next step on, or store again."""
         self._paused = paused
 
-    def add(self, actions: NDArray[np.int64], step: VectorStep) -> None:
-        """Show what came of the actions (N,) in the newest observations; `store` stores it."""
-        self.store()
-        self._shown.add(actions, step)
-        if self._paused and len(self.replay) >= self._least:
-            self._missed = step.frames.copy()
-        else:
-            self._latest = actions.copy(), step
+    def show(self, number: int, came: Came) -> None:
+        """Show what came of the actions of group `number` in its newest observations."""
+        self._shown[number].add(*came)
 
-    def store(self) -> None:
-        """Store the step that was shown last, if that is still to be done: a good moment is while the games play."""
-        if self._latest is not None:
-            self.replay.add(*self._latest)
-            self._latest = None
+    def add(self, came: Came) -> None:
+        """Store what came of the actions of all games; it has been shown."""
+        if self._paused and len(self.replay) >= self._least:
+            self._missed = came.step.frames.copy()
+        else:
+            self.replay.add(*came)
 
     def note(self) -> None:
-        """Keep the values of the newest observations, if returns are learnt; to be called once they are evaluated,
-        after `store`, and before the step that follows them.
+        """Keep the values of the newest observations, where returns are learnt: to be called after each `add`, once
+        these observations are evaluated.
         """
         if self._missed is not None and self._paused:
             return
-        if self._missed is not None:
+        if self._missed is not None:  # the pause is over
             everyone = np.ones(len(self._missed), bool)
             self.replay.discard(everyone)
             none, nothing = np.zeros(len(everyone), np.int64), np.zeros(len(everyone), np.float32)
@@ -80,22 +80,22 @@ class Recorder:
             self._missed = None
         self.returns.note()
 
-    def stacks(self) -> Tensor:
-        """Return the newest observation of every game, (N, C, H, W) uint8 on the device."""
-        return self._shown.stacks()
+    def stacks(self, number: int = 0) -> Tensor:
+        """Return the newest observations of group `number`, (N, C, H, W) uint8 on the device."""
+        return self._shown[number].stacks()
 
     def state(self) -> dict[str, Any]:
         """Return everything that is stored or shown."""
-        self.store()
         missed = [] if self._missed is None else [copied(self._missed)]
-        shown = self._shown.state()  # first, as it is to be fetched: its few rows are soon to be written over
-        return {"shown": shown, "replay": self.replay.state(), "paused": self._paused, "missed": missed}
+        # first, as it is to be fetched: its few rows are soon to be written over
+        shown = {f"shown {number}": one.state() for number, one in enumerate(self._shown)}
+        return {**shown, "replay": self.replay.state(), "paused": self._paused, "missed": missed}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Continue from there."""
-        self._latest = None
         self.replay.load(state["replay"])
-        self._shown.load(state["shown"])
+        for number, one in enumerate(self._shown):
+            one.load(state[f"shown {number}"])
         self._paused = bool(state["paused"])
         self._missed = state["missed"][0].numpy() if state["missed"] else None
 
@@ -103,10 +103,11 @@ class Recorder:
         """Let the newest transition of these games, (N,), be the last before a truncation; with None, begin with the
         games' newest frames.
         """
-        self.store()
         self.replay.discard(envs)
-        self._shown.discard(envs)
-        self._missed = None if envs is None else self._missed
+        if envs is None:
+            self._missed = None
+            for one in self._shown:
+                one.discard(None)
 
 
 def few_rows(

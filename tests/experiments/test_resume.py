@@ -77,6 +77,7 @@ AVERAGE = ("--prioritized", "--importance-decay", "260", "--target-average", "0.
         ("11_pong_in_seconds", (*VECTOR, *NARROW, "--freeze-share", "0.5")),
         pytest.param("11_pong_in_seconds", (*VECTOR, *NARROW, *RETURNS), marks=pytest.mark.slow),
         ("11_pong_in_seconds", (*VECTOR, *NARROW, *RETURNS, *AVERAGE)),
+        ("11_pong_in_seconds", (*VECTOR, *NARROW, *RETURNS, *AVERAGE, "--num-envs", "4", "--game-groups", "2")),
     ],
 )
 def test_n_and_n_more_are_2n(tmp_path: Path, script: str, words: tuple[str, ...]) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -10,7 +13,7 @@ from fastdqn.replay.prioritized import PrioritizedReplay
 from fastdqn.replay.recorder import Recorder, few_rows
 from fastdqn.replay.returns import ReturnReplay
 from fastdqn.states import abandon
-from fastdqn.types import VectorStep
+from fastdqn.types import Came, VectorStep
 from tests.helpers.replays import CPU, GAMMA, make_replay
 
 ENVS, SIDE, ROWS = 3, 36, 60
@@ -25,33 +28,37 @@ def frames(time: int) -> np.ndarray:
     return np.stack([np.full((SIDE, SIDE), label(time, i), np.uint8) for i in range(ENVS)])
 
 
-def step(time: int) -> tuple[np.ndarray, VectorStep]:
+def step(time: int) -> Came:
     none = np.zeros(ENVS, bool)
     reward = np.full(ENVS, time, np.float32)
-    return np.full(ENVS, time % 5), VectorStep(frames(time + 1), reward, none, none, none, ())
+    return Came(np.full(ENVS, time % 5), VectorStep(frames(time + 1), reward, none, none, none, ()))
 
 
 def make(n_step: int = 3, least: int = ENVS, prioritized: bool = False) -> Recorder:
     replay = make_replay(ROWS, ENVS, n_step, side=SIDE)
-    shown = few_rows(ENVS, (4, SIDE, SIDE), CPU)
+    shown = [few_rows(ENVS, (4, SIDE, SIDE), CPU)]
     recorder = Recorder(PrioritizedReplay(replay) if prioritized else replay, shown, least)
     recorder.reset(frames(0))
     return recorder
 
 
-def play(recorder: Recorder, time: int) -> None:
-    """One step, in the order of a training loop: the games play while what they showed before is stored."""
-    recorder.store()
-    recorder.note()
-    recorder.add(*step(time))
-
-
-def played(recorder: Recorder, times: range) -> None:
+def played(
+    recorder: Recorder, times: range, then: bool | None = None, value: Callable[[int], Any] = lambda time: 0.0
+) -> None:
+    """In the order of a training loop: what a step has shown is valued at once, and stored while the games play again;
+    with the last one a pause begins or ends, if `then` says so.
+    """
+    values = recorder.returns.values
     for time in times:
-        play(recorder, time)
+        recorder.show(0, step(time))
         seen = recorder.stacks()[:, :, 0, 0].tolist()
         assert seen == [[label(t, i) if t >= 0 else 0 for t in range(time - 2, time + 2)] for i in range(ENVS)]
-    recorder.store()
+        if values is not None:
+            values[:] = value(time)
+        recorder.add(step(time))
+        if then is not None and time == times[-1]:
+            recorder.pause(then)
+        recorder.note()
 
 
 def test_without_a_pause_the_replay_holds_what_it_would_without_a_recorder() -> None:
@@ -65,25 +72,13 @@ def test_without_a_pause_the_replay_holds_what_it_would_without_a_recorder() -> 
         assert (one is None and other is None) or torch.equal(one, other)
 
 
-def test_a_step_that_nobody_has_stored_is_stored_by_the_next_one_or_with_the_state() -> None:
-    stored, left = make(), make()
-    played(stored, range(20))
-    for time in range(20):
-        left.note()
-        left.add(*step(time))
-    state = left.state()
-    for one, other in zip(stored.replay.sample(500), left.replay.sample(500), strict=True):
-        assert (one is None and other is None) or torch.equal(one, other)
-    abandon(state)
-
-
 def test_the_newest_stacks_are_saved_before_the_replay() -> None:
     """Their few rows would else be waited for until all of the replay is compressed."""
     recorder = make()
     played(recorder, range(20))
     state = recorder.state()
     fetch = [name for name, said in state.items() if isinstance(said, dict) and "frames" in said]
-    assert fetch == ["shown", "replay"]
+    assert fetch == ["shown 0", "replay"]
     abandon(state)
 
 
@@ -92,12 +87,11 @@ def test_the_newest_stacks_are_saved_before_the_replay() -> None:
 def test_nothing_of_a_pause_is_stored_and_no_window_crosses_it(n_step: int, prioritized: bool) -> None:
     """Times 0 to 19 are stored, 20 to 219 are not, 220 to 239 are."""
     recorder = make(n_step, prioritized=prioritized)
-    played(recorder, range(20))
+    played(recorder, range(20), then=True)
     stored = len(recorder.replay)
-    recorder.pause(True)
-    played(recorder, range(20, 220))
+    played(recorder, range(20, 219))
     assert len(recorder.replay) == stored
-    recorder.pause(False)
+    played(recorder, range(219, 220), then=False)
     played(recorder, range(220, 240))
     batch = recorder.replay.sample(4000)
     first = {label(time, i): time for time in (*range(20), *range(220, 240)) for i in range(ENVS)}
@@ -134,16 +128,15 @@ def test_a_pause_waits_until_enough_is_stored() -> None:
 def test_it_continues_in_the_middle_of_a_pause() -> None:
     whole, first, second = make(), make(), make()
     for recorder in (whole, first):
-        played(recorder, range(20))
-        recorder.pause(True)
+        played(recorder, range(20), then=True)
         played(recorder, range(20, 50))
     state = first.state()
-    pieces = state["replay"]["frames"].fetch(), state["shown"]["frames"].fetch()
-    state["replay"]["frames"], state["shown"]["frames"] = pieces
+    pieces = state["replay"]["frames"].fetch(), state["shown 0"]["frames"].fetch()
+    state["replay"]["frames"], state["shown 0"]["frames"] = pieces
     second.load(state)
     for recorder in (whole, second):
-        recorder.pause(False)
-        played(recorder, range(50, 60))
+        played(recorder, range(50, 52), then=False)
+        played(recorder, range(52, 60))
     for one, other in zip(whole.replay.sample(500), second.replay.sample(500), strict=True):
         assert (one is None and other is None) or torch.equal(one, other)
 
@@ -151,22 +144,18 @@ def test_it_continues_in_the_middle_of_a_pause() -> None:
 def test_each_observation_keeps_the_value_that_was_given_to_it_also_around_a_pause() -> None:
     """The value of an observation is its newest frame's number here."""
     replay = ReturnReplay(0.9, 5, None, ROWS * ENVS, ENVS, (SIDE, SIDE), 4, GAMMA, CPU, 0)
-    recorder = Recorder(replay, few_rows(ENVS, (4, SIDE, SIDE), CPU), ENVS)
+    recorder = Recorder(replay, [few_rows(ENVS, (4, SIDE, SIDE), CPU)], ENVS)
     recorder.reset(frames(0))
-    values = recorder.returns.values
-    assert values is not None
+    assert recorder.returns.values is not None
 
-    def valued(times: range) -> None:
-        for time in times:
-            values.copy_(recorder.stacks()[:, -1, 0, 0])
-            play(recorder, time)
-        recorder.store()
+    def value(time: int) -> torch.Tensor:
+        return recorder.stacks()[:, -1, 0, 0]
 
-    valued(range(12))
-    recorder.pause(True)
-    valued(range(12, 40))
-    recorder.pause(False)
-    valued(range(40, 52))
+    recorder.returns.values[:] = value(-1)
+    recorder.note()
+    played(recorder, range(12), True, value)
+    played(recorder, range(12, 40), False, value)
+    played(recorder, range(40, 52), None, value)
     head = replay._host_head
     assert head == 12 + 1 + 12
     stored = replay.size // ENVS
@@ -184,28 +173,21 @@ def test_a_block_that_ends_as_a_pause_begins_is_drawn_from_later_resumed_or_not(
 
     def made() -> tuple[PrioritizedReplay, Recorder]:
         replay = PrioritizedReplay(ReturnReplay(0.9, 5, None, ROWS * ENVS, ENVS, (SIDE, SIDE), 4, GAMMA, CPU, 0))
-        recorder = Recorder(replay, few_rows(ENVS, (4, SIDE, SIDE), CPU), ENVS)
+        recorder = Recorder(replay, [few_rows(ENVS, (4, SIDE, SIDE), CPU)], ENVS)
         recorder.reset(frames(0))
+        recorder.note()
         return replay, recorder
 
-    def valued(recorder: Recorder, times: range) -> None:
-        for time in times:
-            assert recorder.returns.values is not None
-            recorder.returns.values.fill_(float(time))
-            play(recorder, time)
-        recorder.store()
-
     (whole, first), (again, second) = made(), made()
-    valued(first, range(seen))
-    first.pause(True)
-    valued(first, range(seen, 20))
+    played(first, range(seen), True, float)
+    played(first, range(seen, 19), None, float)
     state = first.state()
-    for part in (state["replay"]["frames"], state["shown"]):
+    for part in (state["replay"]["frames"], state["shown 0"]):
         part["frames"] = part["frames"].fetch()
     second.load(state)
     for recorder in (first, second):
-        recorder.pause(False)
-        valued(recorder, range(20, 30))
+        played(recorder, range(19, 20), False, float)
+        played(recorder, range(20, 30), None, float)
     assert torch.equal(whole.priorities.leaves(), again.priorities.leaves())
     drawable = whole.priorities.leaves().view(ROWS, ENVS)[:, 0] > 0
     known = whole.frames.starts()[1] + 1

@@ -1,0 +1,110 @@
+"""Groups of games that take turns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fastdqn.envs.many import build_games
+from fastdqn.envs.turns import Turns, in_turns, together
+from fastdqn.errors import UserError
+from fastdqn.options.game import GameOptions, VectorOptions
+from fastdqn.types import Came, EpisodeEnd, VectorStep
+
+SEED = np.random.SeedSequence(5)
+
+
+def games_of(groups: int, name: str = "pong", games: int = 4, sticky: float = 0.0) -> Turns:
+    game = GameOptions(name=name, sticky_actions=sticky)
+    vector = VectorOptions(num_envs=games, env_threads=2, frame_size=42)
+    return in_turns(build_games(game, vector, SEED, groups=groups)[0])
+
+
+def came(places: list[int], reset: list[bool], first: int) -> Came:
+    count = len(reset)
+    step = VectorStep(
+        np.full((count, 2, 2), first, np.uint8),
+        np.arange(first, first + count, dtype=np.float32),
+        np.array(reset),
+        np.zeros(count, bool),
+        np.array(reset),
+        tuple(EpisodeEnd(float(place), 7, False, place) for place in places),
+    )
+    return Came(np.arange(first, first + count), step)
+
+
+def test_the_groups_are_put_together_in_their_order() -> None:
+    whole = together([came([1], [False, True], 0), came([0, 2], [True, False, True], 2)])
+    assert whole.actions.tolist() == [0, 1, 2, 3, 4]
+    assert whole.step.reward.tolist() == [0, 1, 2, 3, 4]
+    assert whole.step.reset.tolist() == [False, True, True, False, True]
+    assert whole.step.frames[:, 0, 0].tolist() == [0, 0, 2, 2, 2]
+    assert [end.place for end in whole.step.episodes] == [1, 2, 4]
+
+
+def test_two_groups_play_what_each_plays_alone() -> None:
+    """Whether they take turns or are sent their actions together."""
+    rng = np.random.default_rng(0)
+    turns, at_once = games_of(2), games_of(2)
+    assert (turns.reset() == at_once.reset()).all()
+    for _ in range(60):
+        actions = rng.integers(turns.num_actions, size=4)
+        at_once.send(actions)
+        step = at_once.recv()
+        found: list[Came] = []
+        for number, part in enumerate(turns.parts):
+            turns.send_to(number, actions[part])
+        for number in range(2):
+            found.append(turns.recv_from(number))
+            assert not turns.sent(number)
+        whole = together(found)
+        assert (whole.actions == actions).all()
+        for one, other in zip(whole.step[:-1], step[:-1], strict=True):
+            assert np.array_equal(one, other)
+        assert (turns.newest == step.frames).all()
+
+
+def test_games_of_different_groups_differ() -> None:
+    turns = games_of(2, "breakout")
+    turns.reset()
+    first = [turns.groups[0].newest, turns.groups[1].newest]
+    for _ in range(40):
+        turns.send(np.arange(4) * 0 + 1)
+        turns.recv()
+    assert not np.array_equal(turns.groups[0].newest, turns.groups[1].newest) or not np.array_equal(*first)
+
+
+@pytest.mark.parametrize("sticky", [0.0, 0.25])
+def test_a_checkpoint_in_the_middle_of_a_turn_loses_nothing_but_games_that_do_not_repeat(sticky: float) -> None:
+    rng = np.random.default_rng(1)
+    plan = rng.integers(3, size=(30, 4))
+    one, other = games_of(2, sticky=sticky), games_of(2, sticky=sticky)
+    first = one.reset()
+    other.reset()
+    assert one.state()["early"] == [[], []]
+    for actions in plan[:-1]:
+        one.send(actions)
+        one.recv()
+    one.send(plan[-1])
+    state = one.state()
+    lost = other.load(state)
+    assert lost.tolist() == [sticky > 0.0] * 4
+    for number, part in enumerate(one.parts):
+        assert other.sent(number)
+        expected, found = one.recv_from(number), other.recv_from(number)
+        assert (found.actions == plan[-1][part]).all()
+        if sticky:
+            assert found.step.reset.all()
+            assert not found.step.terminated.any()
+            assert (found.step.frames == other.groups[number].newest).all()
+        else:
+            for a, b in zip(expected.step[:-1], found.step[:-1], strict=True):
+                assert np.array_equal(a, b)
+    assert not np.array_equal(first, other.newest)
+    other.send(plan[0])
+    assert other.recv().reset.all() == (sticky > 0.0)  # the games that begin anew
+
+
+def test_groups_are_equal() -> None:
+    with pytest.raises(UserError, match="--num-envs 4 is no multiple of --game-groups 3"):
+        games_of(3)
