@@ -75,6 +75,8 @@ class BenchOptions:
     """Transitions that fill the replay first; fewer than a real run's, their number does not change the speed."""
     sweep: str = ""
     """Option and values to time one script with: steps=1..6, batch-size=16,32,64; by default 02."""
+    alone: bool = True
+    """Time also what each script's games and its update do alone."""
     busy: int = 0
     """Time each script once more beside as many processes that compute all the time; `x previous` is then what it
     keeps of its speed."""
@@ -305,7 +307,8 @@ def bench(options: BenchOptions) -> int:
                     console.print(f"repeat {repeat + 1}/{options.repeats}: {row.label} failed", soft_wrap=True)
                     continue
                 trials[row.label].append(trial)
-                asked |= dict.fromkeys(ceilings_of(row, trials[row.label][0], options).items())
+                if options.alone:
+                    asked |= dict.fromkeys(ceilings_of(row, trials[row.label][0], options).items())
                 write("trial", repeat=repeat, row=row.label, **trial)
                 console.print(
                     f"repeat {repeat + 1}/{options.repeats}: {row.label} {trial['env_steps_per_s']:,.1f} env steps/s",

@@ -10,6 +10,7 @@
 #   learner   the update of 09 alone, batch 32 to 4096, and with it where 09's time goes
 #   rainbow   updates of the eight variants, ways to draw by priority, checkpoints of a million frames
 #   atari     Atari-100k, six games at once on the one GPU: 12 with AGENTS (100k-fast der)
+#   turns     env steps/s of 11 with 16 and 32 games, in one group and in two that take turns
 #   ppo       Pong to its end with 41
 #   actors    actor-critics: 20, 21 and 22 with several players, 31, 41
 #   ranks     PPO on Pong over 1 to 8 ranks of one thread each on the processor's cores, and one with all of them
@@ -21,13 +22,13 @@
 #   all       all of them, in this order
 #
 # SHORT=1 measures less and gives up sooner, for a machine that one has for a quarter of an hour:
-#   SHORT=1 SEEDS="0 1" bench/gpu.sh tests record learner
-#   SHORT=1 SEEDS="2 3 4" bench/gpu.sh record ladder nature
+#   SHORT=1 bench/gpu.sh turns learner ladder nature
+#   SHORT=1 FRESH=0 KEEP=1 bench/gpu.sh record
 #
 # What fails, or takes longer than $LIMIT seconds, is named at the end and makes the exit status 1; all the rest is done
 # all the same. Results (JSON lines, plots, logs, the runs' folders) go to $RESULTS, by default bench/results/gpu. They
 # are packed into $ARCHIVE, a .tar.gz, if that is set, every ten seconds, so that little is lost if it is killed, without
-# networks, checkpoints and TensorBoard's files, which are large.
+# networks (KEEP=1 keeps those of ended runs, for bench/fresh.py), checkpoints and TensorBoard's files, which are large.
 # $PYTHON (python3) must have PyTorch with CUDA. What else is missing is installed from the wheels in $WHEELS,
 # if that is set, into a folder of its own; bench/wheels.sh makes them. FASTDQN_COMMIT names the commit where there is
 # no .git. DEVICE=cpu QUICK=1 tries the script itself out where there is no GPU.
@@ -75,10 +76,13 @@ if [ -n "${WHEELS:-}" ]; then
   export PYTHONPATH=$site:$PYTHONPATH
 fi
 
+left_out=(--exclude=checkpoints --exclude='events.out.*')
+[ -n "${KEEP:-}" ] || left_out+=(--exclude='*.safetensors')
+
 pack() {
   [ -n "${ARCHIVE:-}" ] || return 0
   # 1: a log grew meanwhile
-  tar -czf "$ARCHIVE.part" --exclude=checkpoints --exclude='*.safetensors' --exclude='events.out.*' -C "$RESULTS" . || [ $? -eq 1 ]
+  tar -czf "$ARCHIVE.part" "${left_out[@]}" -C "$RESULTS" . || [ $? -eq 1 ]
   mv "$ARCHIVE.part" "$ARCHIVE"
 }
 
@@ -150,6 +154,12 @@ record() {
 atari() {
   py -m fastdqn.cli.main sweep 12 --agents "${AGENTS// /,}" "${hundred[@]}" --seeds 1 --into "$RESULTS/atari-100k" \
     -- --device "$DEVICE" "${try[@]}" 2>&1 | tee "$RESULTS/atari.log"
+}
+
+turns() {
+  local many="11 --num-envs 32"
+  fps --agent pong-fast --replay-initial 5000 --repeats "$repeats" --no-alone \
+    --only "11,11 --game-groups 2,$many,$many --game-groups 2" 2>&1 | tee "$RESULTS/turns.log"
 }
 
 ppo() {
@@ -226,7 +236,7 @@ invaders() {
   play invaders
 }
 
-pieces="tests record ladder nature learner rainbow atari ppo actors ranks sessions humanoid pong sweep variants breakout invaders"
+pieces="tests record ladder nature learner rainbow atari turns ppo actors ranks sessions humanoid pong sweep variants breakout invaders"
 [ "$*" = all ] && set -- $pieces
 for piece in "$@"; do
   case " $pieces first second " in

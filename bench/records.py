@@ -7,6 +7,9 @@ from typing import Any, NamedTuple
 
 from bench.pages import Page, grid, machine, software, spread
 
+SHORT = 2.0
+"""Minutes that are said with two decimals."""
+
 
 class Setting(NamedTuple):
     """A way to train Pong on one kind of machine: folders of runs, one a seed."""
@@ -55,11 +58,17 @@ def runs_of(page: Page, settings: Sequence[Setting]) -> str:
     runs = [run_of(page, name) for setting in settings for name in setting.runs]
     rows: list[list[str]] = []
     for run in runs:
-        counts = [f"{run.minutes:.1f}", f"{run.summary['env_steps']:,}", f"{run.summary['samples']:,}"]
+        counts = [time_of(run), f"{run.summary['env_steps']:,}", f"{run.summary['samples']:,}"]
         counts += [played_after(run, name) for name in ("fresh", "nature")]
         place = [run.network, machine(run.stamp), str(run.stamp["threads"]), str(run.stamp["commit"])]
         rows.append([page.data(run.name, run.name), str(run.summary["seed"]), *counts, *place])
     return grid(heads, rows, f"Each name links its data; {software([run.stamp for run in runs], commits=False)}.")
+
+
+def time_of(run: Run) -> str:
+    """Return the minutes to solve Pong, or in which it was not solved; short times more exactly."""
+    minutes = f"{run.minutes:.{1 if run.minutes >= SHORT else 2}f}"
+    return minutes if run.summary["solved"] else f"not in {minutes}"
 
 
 def played_after(run: Run, name: str) -> str:

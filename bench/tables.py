@@ -34,6 +34,7 @@ class Sources(NamedTuple):
     steps: str  # of bench/fps.py --sweep
     parts: str
     pong: tuple[Setting, ...]
+    pong_gpu: tuple[Setting, ...]  # on a GPU: too few, or not all of them solved
     pong_older_code: tuple[Setting, ...]  # by the rules of now
     pong_before: tuple[Setting, ...]  # by older rules
     variants: str  # a folder with a run's folder for each of VARIANTS
@@ -47,6 +48,10 @@ NEWEST = Sources(
     steps="20261121-123913-sweep-cpu",
     parts="20261122-201750-sweep-cpu",
     pong=(Setting("11", "pong-11-amx-seed", (0, 1, 2, 3, 4)), Setting("11", "pong-11-zen4-seed", (0, 1, 2, 3, 4))),
+    pong_gpu=(
+        Setting("11", "pong-11-h100-seed", (0, 1)),
+        Setting("11 --num-envs 32 --game-groups 2", "pong-11-h100-32-seed", (0, 1, 2, 3, 4)),
+    ),
     pong_older_code=(Setting("11", "pong-11-seed", (0, 1, 2, 3, 4)),),
     pong_before=(
         Setting("11", "pong-11-4samples-seed", (0, 1, 2, 3)),
@@ -239,6 +244,10 @@ def pong_runs(page: Page, sources: Sources) -> str:
     return runs_of(page, sources.pong)
 
 
+def pong_runs_gpu(page: Page, sources: Sources) -> str:
+    return runs_of(page, sources.pong_gpu)
+
+
 def pong_runs_older_code(page: Page, sources: Sources) -> str:
     return runs_of(page, sources.pong_older_code)
 
@@ -275,6 +284,7 @@ MAKERS = (
     trainer_thread,
     pong,
     pong_runs,
+    pong_runs_gpu,
     pong_runs_older_code,
     pong_runs_before,
     variants,

@@ -11,7 +11,10 @@ an average of the weights gave while it played, all computed anew now and then, 
 samples for each env step, drawn by priority from the newest 49,152 env steps. Frames are centered, and the step size
 falls.
 
-Differs from 10: the freeze trial; lambda-returns; settings of its own for pong-fast; --device is auto.
+And all that can wait is done while the emulators play: once there are frames, actions are chosen and sent, and only
+then is the step stored, counted and learnt from. Several groups of games (--game-groups) can take turns.
+
+Differs from 10: the freeze trial; lambda-returns; that order; settings of its own for pong-fast; --device is auto.
 """
 
 import startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports below
@@ -75,8 +78,8 @@ def train(options: Options) -> Run:
         crowded=options.update.crowded_threads,
     )
     shown = [
-        few_rows(group.num_envs, games.obs_shape, device, channels_last=True, newest=partial(getattr, group, "newest"))
-        for group in games.groups
+        few_rows(group.num_envs, games.obs_shape, device, channels_last=True, newest=partial(games.newest_of, number))
+        for number, group in enumerate(games.groups)
     ]
     recorder = Recorder(replay, shown, dqn.replay_initial)
     trial = FreezeTrial(freeze.freeze_share, freeze.freeze_slack)
@@ -111,7 +114,7 @@ def train(options: Options) -> Run:
         run.track(learner=trainer, games=games, replay=recorder, policy=policy, diagnostics=diagnostics, trial=trial)
         trainer.pause_updates(trial.frozen)  # in a run that is resumed
         recorder.pause(trial.frozen)
-        updates = run.updates
+        updates = run.updates  # when the actions that are under way were chosen
 
         while not run.over():
             learning = run.env_steps - trial.env_steps  # env steps in which it was not frozen
@@ -138,7 +141,7 @@ def train(options: Options) -> Run:
                     recorder.pause(trial.frozen)
                     run.report(trial.report())
                 run.played_vector(whole.step, policy_lag=run.updates - updates, epsilon=epsilon[-1])
-                updates = run.updates
+            updates = run.updates
             schedule(run.env_steps - trial.env_steps)
             all_due: Sequence[int] = () if trial.frozen else run.due(steps, dqn.replay_initial)
             if not trial.frozen:

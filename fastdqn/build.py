@@ -289,7 +289,7 @@ def build_player(env: PlayEnv, seed: int, dqn: DQNOptions, network: nn.Module, e
 
 def build_policy(greedy: Callable[[], NDArray[np.int64]], envs: VectorEnv, seeds: Seeds) -> VectorEpsilonGreedy:
     """Return the epsilon-greedy policy for all games; `greedy` yields the actions (N,) of largest value."""
-    return VectorEpsilonGreedy(greedy, envs.num_envs, envs.num_actions, np.random.default_rng(seeds.policy))
+    return VectorEpsilonGreedy(greedy, envs.num_actions, np.random.default_rng(seeds.policy))
 
 
 def check_games(

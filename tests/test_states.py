@@ -130,7 +130,7 @@ def test_a_saved_learner_is_a_copy() -> None:
 
 
 def test_a_policy_resumes(tmp_path: Path) -> None:
-    policies = [VectorEpsilonGreedy(lambda: np.zeros(3, np.int64), 3, 6, np.random.default_rng(s)) for s in (1, 2)]
+    policies = [VectorEpsilonGreedy(lambda: np.zeros(3, np.int64), 6, np.random.default_rng(s)) for s in (1, 2)]
     epsilon = np.full(3, 0.5)
     for _ in range(10):
         policies[0].act(epsilon)

@@ -124,17 +124,13 @@ class VectorEpsilonGreedy(_Exploring):
     Args:
         greedy: returns the N actions of largest value for the newest observations; may be replaced by a faster way.
             It is not asked where all games explore, unless `always` says so.
-        num_envs: N.
         num_actions: A.
         rng: decides which games explore, and how.
     """
 
-    def __init__(
-        self, greedy: Callable[[], NDArray[np.int64]], num_envs: int, num_actions: int, rng: np.random.Generator
-    ) -> None:
+    def __init__(self, greedy: Callable[[], NDArray[np.int64]], num_actions: int, rng: np.random.Generator) -> None:
         self.greedy = greedy
         self.always = False
-        self._num_envs = num_envs
         self._num_actions = num_actions
         super().__init__(rng)
 

@@ -172,7 +172,7 @@ def _defaults(options_type: type[OptionsT], words: Sequence[str], game: str, dev
     if chosen.parts is not None and not explores and _flag("noisy", words, chosen.parts.noisy):
         defaults = changed(defaults, NO_EPSILON)
     if chosen.freeze is not None and chosen.dqn is not None:
-        defaults = changed(defaults, record_changes(chosen.dqn.agent, _trains_on_cuda(words, had.run)))
+        defaults = changed(defaults, record_changes(chosen.dqn.agent))
     return defaults
 
 
@@ -365,13 +365,3 @@ def _flag(name: str, words: Sequence[str], default: bool) -> bool:
     """Return what `words` say of --name and --no-name; the last one counts."""
     said = [word for word in words if word in (f"--{name}", f"--no-{name}")]
     return said[-1] == f"--{name}" if said else default
-
-
-def _trains_on_cuda(words: Sequence[str], run: RunOptions) -> bool:
-    """Tell whether `words` name a CUDA device, or leave the choice and there is one."""
-    device = "cuda" if "--cuda" in words else _value_of("--device", words) or run.device or "cpu"
-    if device != "auto":
-        return device.startswith("cuda")
-    import torch
-
-    return torch.cuda.is_available()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -34,34 +32,39 @@ def build_games(
     Raises:
         UserError: there is no such game, or not memory enough for so many, or the groups would not be equal.
     """
-    if groups == 1:
-        envs = build_vector_env(game, vector, seed, continuous)
-        return envs, describe_games(envs, game)
-    count = num_envs_of(vector)
-    check_num_envs(count)
-    if count % groups:
-        raise UserError(f"--num-envs {count} is no multiple of --game-groups {groups}.")
-    each = dataclasses.replace(vector, num_envs=count // groups)
-    seeds = [np.random.SeedSequence((as_int(seed), 2, number)) for number in range(groups)]
-    envs = Turns([build_vector_env(game, each, one, continuous) for one in seeds])
-    return envs, f"{describe_games(envs, game)}; {groups} groups of them take turns"
+    envs = build_vector_env(game, vector, seed, continuous, groups)
+    return envs, describe_games(envs, game, groups)
 
 
 def build_vector_env(
-    game: GameOptions, vector: VectorOptions, seed: np.random.SeedSequence, continuous: bool | None = False
+    game: GameOptions,
+    vector: VectorOptions,
+    seed: np.random.SeedSequence,
+    continuous: bool | None = False,
+    groups: int = 1,
 ) -> VectorEnv:
     """Return as many games as `vector` says, each with a seed of its own: Atari's in the emulator's threads,
     others one after the other. With `continuous` their actions are numbers from -1 to 1, with None what they have.
+    Several groups of them take turns.
 
     Raises:
-        UserError: there is no such game, or not memory enough for so many.
+        UserError: there is no such game, or not memory enough for so many, or the groups would not be equal.
     """
-    count = num_envs_of(vector)
+    count, all_threads = num_envs_of(vector), vector.env_threads or process.cores()
     check_num_envs(count)
-    if continuous or not games.is_atari(game.name):
-        return SerialVector([build_env(game, "opencv", vector.frame_size, continuous) for _ in range(count)], seed)
-    threads = min(vector.env_threads or process.cores(), count)
-    return AtariVector(games.rom_of(game.name), game, count, seed, threads, vector.frame_size)
+    if count % groups:
+        raise UserError(f"--num-envs {count} is no multiple of --game-groups {groups}.")
+    each, threads = count // groups, max(1, all_threads // groups)
+    seeds = [seed, *(np.random.SeedSequence((as_int(seed), 2, number)) for number in range(1, groups))]
+    parts: list[VectorEnv] = []
+    for one in seeds:
+        if continuous or not games.is_atari(game.name):
+            envs = [build_env(game, "opencv", vector.frame_size, continuous) for _ in range(each)]
+            parts.append(SerialVector(envs, one))
+        else:
+            rom = games.rom_of(game.name)
+            parts.append(AtariVector(rom, game, each, one, min(threads, each), vector.frame_size))
+    return parts[0] if groups == 1 else Turns(parts)
 
 
 def build_centred(
@@ -105,10 +108,11 @@ def num_envs_of(vector: VectorOptions) -> int:
     return vector.num_envs or min(128, max(8, 4 * process.cores()))
 
 
-def describe_games(envs: VectorEnv, game: GameOptions) -> str:
-    """Return one line that says how the games are presented."""
+def describe_games(envs: VectorEnv, game: GameOptions, groups: int = 1) -> str:
+    """Return one line that says how the games are presented, in so many groups that take turns."""
     side = envs.obs_shape[-1]
     how = f"in {envs.threads} emulator threads" if envs.threads else "one after the other"
     shown = f"vectors of {side} numbers" if len(envs.obs_shape) == 1 else f"{side}x{side} frames"
     games = "one game" if envs.num_envs == 1 else f"{envs.num_envs} games at once {how}"
+    games += "" if groups == 1 else f", in {groups} groups that take turns"
     return describe(game, f"{games}, {shown}")

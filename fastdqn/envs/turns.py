@@ -1,4 +1,4 @@
-"""Groups of games that take turns: while it is looked at what one group did, the emulators play the others."""
+"""Groups of games that take turns: while actions are chosen for one group, the emulators play the others."""
 
 from __future__ import annotations
 
@@ -31,20 +31,25 @@ class Turns:
         self.num_envs = ends[-1]
         first = groups[0]
         self.num_actions, self.numbered, self.obs_shape = first.num_actions, first.numbered, first.obs_shape
-        self.threads = first.threads
+        self.threads = sum(group.threads for group in groups)
         self._sent: list[NDArray[np.int64] | None] = [None for _ in groups]
         self._early: list[VectorStep | None] = [None for _ in groups]  # received, because a checkpoint was due
+        self._handed: list[NDArray[Any]] = [group.newest for group in groups]  # frames that came of all but those
 
     def reset(self) -> Frame:
         """Start all games; return their first frames, (N, H, W) uint8."""
         frames = [group.reset() for group in self.groups]
-        self._sent, self._early = [None for _ in frames], [None for _ in frames]
+        self._sent, self._early, self._handed = [None for _ in frames], [None for _ in frames], frames
         return np.concatenate(frames)
+
+    def newest_of(self, number: int) -> Frame:
+        """Return the newest frames of group `number`, those that somebody has received."""
+        return self._handed[number]
 
     @property
     def newest(self) -> NDArray[Any]:
-        """The games' newest frames, (N, H, W) uint8."""
-        return np.concatenate([group.newest for group in self.groups])
+        """The newest frames of all games, (N, H, W) uint8, as `newest_of` has them."""
+        return np.concatenate(self._handed)
 
     def send(self, actions: NDArray[np.int64]) -> None:
         """Let every game play its action, (N,)."""
@@ -69,7 +74,9 @@ class Turns:
         actions, early = self._sent[number], self._early[number]
         assert actions is not None
         self._sent[number] = self._early[number] = None
-        return Came(actions, early or self.groups[number].recv())
+        step = early or self.groups[number].recv()
+        self._handed[number] = step.frames
+        return Came(actions, step)
 
     def state(self) -> dict[str, Any]:
         """Return the running games, and what has come of all actions sent, for which this waits."""
@@ -80,6 +87,7 @@ class Turns:
             "groups": [group.state() for group in self.groups],
             "sent": [[] if actions is None else [copied(actions)] for actions in self._sent],
             "early": [[] if step is None else [_saved(step)] for step in self._early],
+            "handed": [copied(frames) for frames in self._handed],
         }
 
     def load(self, state: Mapping[str, Any]) -> NDArray[np.bool_]:
@@ -90,6 +98,7 @@ class Turns:
             _without(_loaded(said[0]), lost, group.newest) if said else None
             for said, lost, group in zip(state["early"], anew, self.groups, strict=True)
         ]
+        self._handed = [frames.numpy() for frames in state["handed"]]
         return np.concatenate(anew)
 
     def discard(self, envs: NDArray[np.bool_] | None) -> None:

@@ -79,8 +79,6 @@ _RECORD: Changes = {
     "freeze": {"freeze_share": 0.88, "freeze_slack": 0.06},
 }
 """What differs from pong-fast where Pong is solved for the clock (LOG.md)."""
-_RECORD_ON_CUDA: Changes = {"vector": {"num_envs": 32}, "turns": {"game_groups": 2}}
-"""A GPU chooses actions for 32 games as soon as for 16, and has cores beside it that would wait for it."""
 
 NO_EPSILON: Changes = {"dqn": {"epsilon_start": 0.0, "epsilon_final": 0.0}}
 """As noisy layers want it (Fortunato et al. 2018, section 3)."""
@@ -161,6 +159,6 @@ def variant_changes(variant: Variant, dqn: DQNOptions, steps: int = 2) -> Change
     }
 
 
-def record_changes(agent: AgentName, cuda: bool) -> Changes:
-    """Return what the run for the clock changes in pong-fast on this kind of machine; nothing for other agents."""
-    return {} if agent != "pong-fast" else {**_RECORD, **(_RECORD_ON_CUDA if cuda else {})}
+def record_changes(agent: AgentName) -> Changes:
+    """Return what the run for the clock changes in pong-fast; nothing for other agents."""
+    return _RECORD if agent == "pong-fast" else {}

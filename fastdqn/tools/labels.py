@@ -33,6 +33,7 @@ _PHRASES = {
     "n_step": "{}-step returns",
     "network": "{} network",
     "noise": "{} noise",
+    "game_groups": "{} groups of games that take turns",
     "num_envs": "{} games at once",
     "steps": "an update every {} env steps",
     "max_env_steps": "until {} env steps",

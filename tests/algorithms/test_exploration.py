@@ -82,7 +82,7 @@ def test_epsilon_of_each_env_step_is_the_schedules() -> None:
 
 
 def test_vector_policy_explores_as_often_as_epsilon_says() -> None:
-    policy = VectorEpsilonGreedy(lambda: np.full(4, 7), 4, 6, np.random.default_rng(0))
+    policy = VectorEpsilonGreedy(lambda: np.full(4, 7), 6, np.random.default_rng(0))
     epsilon = np.array([0.0, 1.0, 0.5, 0.1])
     drawn = np.stack([policy.act(epsilon) for _ in range(3000)])
     greedy = (drawn == 7).mean(axis=0)

@@ -86,8 +86,12 @@ def test_a_checkpoint_in_the_middle_of_a_turn_loses_nothing_but_games_that_do_no
         one.send(actions)
         one.recv()
     one.send(plan[-1])
+    before = one.newest
     state = one.state()
+    assert (one.newest == before).all()  # nobody has received what came since
+    assert not np.array_equal(np.concatenate([group.newest for group in one.groups]), before)
     lost = other.load(state)
+    assert (other.newest == before).all()
     assert lost.tolist() == [sticky > 0.0] * 4
     for number, part in enumerate(one.parts):
         assert other.sent(number)

@@ -34,9 +34,11 @@ def test_bad_values_are_one_sentence(words: str) -> None:
         parse("11_pong_in_seconds", *words.split())
 
 
-def test_it_learns_catch_and_is_then_frozen(tmp_path: Path) -> None:
+@pytest.mark.parametrize("groups", ["1", pytest.param("2", marks=pytest.mark.slow)])
+def test_it_learns_catch_and_is_then_frozen(tmp_path: Path, groups: str) -> None:
     """From three quarters of all games won on it learns nothing while it wins 0.9 of them, and it stays good."""
     words = (*RAINBOW_CATCH, "--device", "cpu", "--freeze-share", "0.9", "--epsilon-final", "0.03")
+    words = (*words, "--game-groups", groups)
     run = train("11_pong_in_seconds", tmp_path, *words, "--max-env-steps", "3200")
     result, episodes = summary(run), records(run, "episodes.jsonl")
     scores = [episode["score"] for episode in episodes]

@@ -148,7 +148,7 @@ def test_each_observation_keeps_the_value_that_was_given_to_it_also_around_a_pau
     recorder.reset(frames(0))
     assert recorder.returns.values is not None
 
-    def value(time: int) -> torch.Tensor:
+    def value(_: int) -> torch.Tensor:
         return recorder.stacks()[:, -1, 0, 0]
 
     recorder.returns.values[:] = value(-1)
