@@ -18,6 +18,7 @@ import torch
 import tyro
 
 from fastdqn.cli.parser import parsed
+from fastdqn.envs.games import is_atari
 from fastdqn.errors import UserError
 from fastdqn.execution.devices import prepare_device
 from fastdqn.options.groups import Groups, options_from
@@ -62,6 +63,8 @@ def play(options: FreshOptions) -> None:
         found = options_from(Groups, read_config(folder))
         if not json.loads((folder / "summary.json").read_text(encoding="utf-8"))["solved"]:
             raise UserError(f"The run {folder} was not solved.")
+        if not is_atari(found.game.name):
+            raise UserError(f"The run {folder} plays {found.game.name}; this is for games of Atari's.")
         print(folder)
         again = dataclasses.replace(found.run, fresh_games=options.games)
         play_fresh(Solved(folder, again, device, found.game.name))
