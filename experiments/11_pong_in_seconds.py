@@ -29,7 +29,7 @@ from torch import Tensor
 
 from fastdqn import build
 from fastdqn.algorithms.dqn import PROGRESS
-from fastdqn.algorithms.exploration import actions_for, epsilons_at
+from fastdqn.algorithms.exploration import epsilons_at
 from fastdqn.algorithms.freeze_trial import FreezeTrial
 from fastdqn.cli.scripts import start
 from fastdqn.envs.turns import in_turns, together
@@ -91,21 +91,18 @@ def train(options: Options) -> Run:
             replay.write_back(batch, metrics.priority)
         return made
 
-    def act(number: int, obs: Tensor) -> Tensor:
+    def act(number: int) -> Tensor:
         values = recorder.returns.values
-        return trainer.act(obs, None if values is None else values[games.parts[number]])
+        return trainer.act(recorder.stacks(number), None if values is None else values[games.parts[number]])
 
     def choose(number: int) -> NDArray[np.int64]:
-        return actions_for(partial(act, number), recorder.stacks(number))
-
-    def choose_in_graph(number: int) -> Tensor:
-        return act(number, recorder.stacks(number))
+        return act(number).cpu().numpy()
 
     update: Callable[[int], list[Metrics]] = eager
     greedy: list[Callable[[], NDArray[np.int64]]] = [partial(choose, number) for number in range(len(shown))]
     if graphs_on(device):
         update = Graphed(eager, replay.generator, learner.noise)
-        greedy = [GraphedActions(partial(choose_in_graph, number), learner.noise) for number in range(len(shown))]
+        greedy = [GraphedActions(partial(act, number), learner.noise) for number in range(len(shown))]
 
     with Run(__file__, options, device, "vector", notes, PROGRESS, dqn.replay_initial) as run:
         run.weights.tensors = learner.actor.state_dict()

@@ -269,10 +269,6 @@ class FrameReplay:
         """Return the first of the N slots of row `time`, counted since the first row."""
         return time % self._rows * self.num_envs
 
-    def row(self, time: int) -> tuple[int, Tensor]:
-        """Return the first of the N slots of row `time`, and which of its env steps were no resets, (N,) bool."""
-        return next(self.spans(time, time + 1))
-
     def spans(self, first: int, end: int) -> Iterator[tuple[int, Tensor]]:
         """Yield the first slot of each stretch of the rows from `first` up to, but without, `end` that lies in one
         piece, and which of its env steps were no resets, (slots of the stretch,) bool.

@@ -212,7 +212,7 @@ def test_a_seed_repeats_exactly_with_noise_priorities_and_two_threads() -> None:
         trainer = trainer_of(2, PartOptions(noisy=True, prioritized=True, dueling=True))
         replay = PrioritizedReplay(filled_replay())
         for time_ in range(replay.frames.starts()[1] + 1):
-            begin, real = replay.frames.row(time_)
+            begin, real = next(replay.frames.spans(time_, time_ + 1))
             replay.priorities.fill(begin, real.float())
         for count in (2, 1, 2):
             batches = replay.sample_each(count, 8)

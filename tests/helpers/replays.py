@@ -55,7 +55,7 @@ def feed_priorities(replay: PrioritizedReplay) -> None:
     """Give every stored transition a priority, as if each had been drawn."""
     last = replay.frames.starts()[1]
     for time in range(last + 1):
-        begin, real = replay.frames.row(time)
+        begin, real = next(replay.frames.spans(time, time + 1))
         replay.priorities.fill(begin, real.float() * 0.5)
 
 

@@ -174,7 +174,7 @@ def test_it_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
         other.values.copy_(replay.values)
         other.note()
         truncated, reset = step.truncated[-1], step.reset[-1]
-        row = replay.row(len(history.reward) - 1)[0]
+        row = replay.begin_of(len(history.reward) - 1)
         actions = replay._action[row : row + GAMES].numpy().astype(np.int64)
         other.add(actions, VectorStep(step.frames(), step.reward[-1], step.terminated[-1], truncated, reset, ()))
     for a, b in zip(replay.sample_each(3, 8), other.sample_each(3, 8), strict=True):
