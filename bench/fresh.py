@@ -9,7 +9,6 @@ The weights are those in the folder of the run; the games' seeds are those that 
 import startup  # noqa: F401 - first: Ctrl-C during the imports below
 
 import dataclasses
-import json
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,14 +16,20 @@ from typing import Any, NamedTuple
 import torch
 import tyro
 
+from bench.fps import exit_code
+from fastdqn import process
 from fastdqn.cli.parser import parsed
 from fastdqn.envs.games import is_atari
 from fastdqn.errors import UserError
 from fastdqn.execution.devices import prepare_device
+from fastdqn.options.fields import at_least
 from fastdqn.options.groups import Groups, options_from
 from fastdqn.options.run import RunOptions
-from fastdqn.runs.folder import read_config
-from fastdqn.tools.fresh import play_fresh
+from fastdqn.tools.fresh import EXAMINATIONS, play_fresh
+from fastdqn.tools.reading import read_run
+
+NATURE = EXAMINATIONS[-1].name
+"""The last that summary.json has of them."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,26 +53,34 @@ class Solved(NamedTuple):
 
 
 def main(words: list[str]) -> int:
-    try:
+    def work() -> int:
         options: Any = parsed(FreshOptions, words, None, __doc__ or "")
-        play(options)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
-    return 0
+        return play(options)
+
+    return exit_code(work)
 
 
-def play(options: FreshOptions) -> None:
+def play(options: FreshOptions) -> int:
+    at_least(options.games, 1, "--games")
     device = prepare_device(options.device)
     for folder in options.runs:
-        found = options_from(Groups, read_config(folder))
-        if not json.loads((folder / "summary.json").read_text(encoding="utf-8"))["solved"]:
+        run = read_run(folder)
+        found = options_from(Groups, run.config)
+        if not run.summary.get("solved"):
             raise UserError(f"The run {folder} was not solved.")
         if not is_atari(found.game.name):
             raise UserError(f"The run {folder} plays {found.game.name}; this is for games of Atari's.")
         print(folder)
+        if NATURE in run.summary:
+            print("It has its fresh games.")
+            continue
         again = dataclasses.replace(found.run, fresh_games=options.games)
         play_fresh(Solved(folder, again, device, found.game.name))
+        if process.stop_signal():
+            return process.exit_code()
+        if NATURE not in read_run(folder).summary:
+            raise UserError(f"The run {folder} has no fresh games, for the reason above.")
+    return 0
 
 
 if __name__ == "__main__":

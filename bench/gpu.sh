@@ -79,19 +79,19 @@ fi
 left_out=(--exclude=checkpoints --exclude='events.out.*')
 [ -n "${KEEP:-}" ] || left_out+=(--exclude='*.safetensors')
 
-pack() {
+pack() {  # into a file that is called $1 until it is whole
   [ -n "${ARCHIVE:-}" ] || return 0
   # 1: a log grew meanwhile
-  tar -czf "$ARCHIVE.part" "${left_out[@]}" -C "$RESULTS" . || [ $? -eq 1 ]
-  mv "$ARCHIVE.part" "$ARCHIVE"
+  tar -czf "$1" "${left_out[@]}" -C "$RESULTS" . || [ $? -eq 1 ]
+  mv "$1" "$ARCHIVE"
 }
 
-{ while sleep 10; do pack; done; } > /dev/null 2>&1 &
+{ while sleep 10; do pack "${ARCHIVE:-}.part" || true; done; } > /dev/null 2>&1 &
 packer=$!
-trap 'kill $packer; wait $packer || true; pack' EXIT
+trap 'kill $packer || true; wait $packer || true; pack "${ARCHIVE:-}.last"' EXIT
 
 py() {  # run it with $PYTHON, and remember if it failed
-  timeout -k 5 "$LIMIT" "$PYTHON" "$@" || echo "failed ($?): $*" >> "$FAILED"
+  timeout --foreground -k 5 "$LIMIT" "$PYTHON" "$@" || echo "failed ($?): $*" >> "$FAILED"
 }
 
 machine() {

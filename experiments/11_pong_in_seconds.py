@@ -32,7 +32,7 @@ from fastdqn.algorithms.dqn import PROGRESS
 from fastdqn.algorithms.exploration import epsilons_at
 from fastdqn.algorithms.freeze_trial import FreezeTrial
 from fastdqn.cli.scripts import start
-from fastdqn.envs.turns import in_turns, together
+from fastdqn.envs.turns import Turns, together
 from fastdqn.execution.devices import prepare_memory
 from fastdqn.execution.graphs import Graphed, GraphedActions, graphs_on
 from fastdqn.execution.side_by_side import SeveralGradients
@@ -41,7 +41,8 @@ from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions, UpdateOpt
 from fastdqn.options.game import GameOptions, TurnOptions, VectorOptions
 from fastdqn.options.parts import FreezeOptions, PartOptions, ReturnOptions
 from fastdqn.options.run import RunOptions
-from fastdqn.replay.recorder import Recorder, few_rows
+from fastdqn.replay.newest import NewestStacks
+from fastdqn.replay.recorder import Recorder
 from fastdqn.replay.returns import REFRESHED_AT_ONCE
 from fastdqn.runs.run import Run
 from fastdqn.schedules import groups, target_sync_due
@@ -66,11 +67,11 @@ class Options:
 def train(options: Options) -> Run:
     dqn, steps, freeze = options.dqn, options.pace.steps, options.freeze
     prepare_memory()
-    device, envs, learner, replay, policy, schedule, diagnostics, notes = build.games_on_device(
+    device, games, learner, replay, policy, schedule, diagnostics, notes = build.games_on_device(
         *(options.run, options.game, dqn, options.pace, options.vector),
         *(options.update, options.agent, options.parts, options.returns, options.turns),
     )
-    games = in_turns(envs)
+    assert isinstance(games, Turns)
     batch_size = dqn.batch_size * steps
     trainer = SeveralGradients(learner, options.agent.gradient_threads)
     threads = Threads(
@@ -78,7 +79,9 @@ def train(options: Options) -> Run:
         crowded=options.update.crowded_threads,
     )
     shown = [
-        few_rows(group.num_envs, games.obs_shape, device, channels_last=True, newest=partial(games.newest_of, number))
+        NewestStacks(
+            group.num_envs, games.obs_shape, device, channels_last=True, newest=partial(games.newest_of, number)
+        )
         for number, group in enumerate(games.groups)
     ]
     recorder = Recorder(replay, shown, dqn.replay_initial)
@@ -111,13 +114,16 @@ def train(options: Options) -> Run:
         run.track(learner=trainer, games=games, replay=recorder, policy=policy, diagnostics=diagnostics, trial=trial)
         trainer.pause_updates(trial.frozen)  # in a run that is resumed
         recorder.pause(trial.frozen)
-        updates = run.updates  # when the actions that are under way were chosen
+
+        def epsilons(under_way: int) -> NDArray[np.float64]:
+            if trial.frozen:  # it plays as at the end
+                return np.full(games.num_envs, dqn.epsilon_final)
+            return epsilons_at(run.env_steps - trial.env_steps + under_way, games.num_envs, dqn)
+
+        updates, epsilon = run.updates, epsilons(0)  # when the actions that are under way were chosen
 
         while not run.over():
-            learning = run.env_steps - trial.env_steps  # env steps in which it was not frozen
-            epsilon = epsilons_at(learning, games.num_envs, dqn)
-            if trial.frozen:  # it plays as at the end
-                epsilon = np.full(games.num_envs, dqn.epsilon_final)
+            before, epsilon = epsilon, epsilons(games.num_envs if games.sent(0) else 0)
             came: list[Came] = []
             for number, part in enumerate(games.parts):  # while it is this group's turn, the others play
                 if games.sent(number):  # not in the first round
@@ -137,7 +143,7 @@ def train(options: Options) -> Run:
                     trainer.pause_updates(trial.frozen)
                     recorder.pause(trial.frozen)
                     run.report(trial.report())
-                run.played_vector(whole.step, policy_lag=run.updates - updates, epsilon=epsilon[-1])
+                run.played_vector(whole.step, policy_lag=run.updates - updates, epsilon=before[-1])
             updates = run.updates
             schedule(run.env_steps - trial.env_steps)
             all_due: Sequence[int] = () if trial.frozen else run.due(steps, dqn.replay_initial)

@@ -150,7 +150,7 @@ def games_on_device(
     device, seeds, vector = ranks.place(run, vector)
     returns = None if returns is None or returns.trace_decay is None else returns
     check_games(num_envs_of(vector), run, dqn, pace, returns)  # before memory is taken for them
-    envs, note = build_games(game, vector, seeds.env, groups=1 if turns is None else turns.game_groups)
+    envs, note = build_games(game, vector, seeds.env, groups=None if turns is None else turns.game_groups)
     form = PLAIN if update is None else fastest_form(update.precision, device)
     learner = build_learner(
         *(seeds, dqn, envs.obs_shape, envs.num_actions, device, form, update, agent, parts),

@@ -40,7 +40,7 @@ from fastdqn.options.actor_critic import (
 from fastdqn.options.game import GameOptions, PlayerOptions, VectorOptions
 from fastdqn.options.run import RunOptions
 from fastdqn.options.trainer import TrainerOptions
-from fastdqn.replay.recorder import few_rows
+from fastdqn.replay.newest import NewestStacks
 from fastdqn.replay.stacks import GameStacks, GameVectors
 from fastdqn.seam import Descent
 from fastdqn.seeds import Seeds, as_int, player_seeds, seeds_of, torch_generator
@@ -109,7 +109,7 @@ def _rollouts(
         stacks = GameVectors(games.num_envs, 1, ppo.gamma)
         newest = partial(_vectors, stacks, device)
     else:
-        stacks = few_rows(games.num_envs, games.obs_shape, device, channels_last=learner.form.channels_last)
+        stacks = NewestStacks(games.num_envs, games.obs_shape, device, channels_last=learner.form.channels_last)
         newest = stacks.stacks
     policy = learner.policy_of_its_own() if own_weights else learner.policy
     player = RolloutPlayer(games, stacks, newest, policy, ppo.rollout_steps, ppo.gamma, ppo.trace_decay, ranks.look)

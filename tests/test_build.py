@@ -55,6 +55,26 @@ def test_histograms_are_of_rescaled_returns_and_the_replay_ends_where_they_do() 
     assert other._limits == (-math.inf, math.inf)
 
 
+def test_a_replay_that_begins_anew_begins_with_what_was_received() -> None:
+    """Not with what the games of a group have shown since, for a checkpoint."""
+    options = parse("11_pong_in_seconds", "--num-envs", "2", "--env-threads", "1", "--replay-size", "9000")
+    _, games, _, replay, *_ = games_on_device(
+        *(options.run, options.game, options.dqn, options.pace, options.vector),
+        *(options.update, options.agent, options.parts, options.returns, options.turns),
+    )
+    first = games.reset().copy()
+    replay.reset(first)
+    for _ in range(60):
+        games.send(np.full(2, 3))
+        before = games.recv().frames.copy()
+    games.send(np.full(2, 3))
+    games.state()
+    replay.discard(None)
+    assert not np.array_equal(first, before)
+    assert np.array_equal(replay.stacks()[:, -1].numpy(), before)
+    assert not np.array_equal(games.recv().frames, before)
+
+
 def test_there_are_as_many_atoms_as_asked_for() -> None:
     """arange(-10, 10, 20 / 50) would make 50 of the 51."""
     learner = learner_of("distributional")

@@ -134,7 +134,7 @@ def parse(
 
 
 def _defaults(options_type: type[OptionsT], words: Sequence[str], game: str, device: str | None) -> OptionsT:
-    """Return what the names on the command line imply: game, agent, protocol, variant, parts, and the kind of machine.
+    """Return what the names on the command line imply: game, agent, protocol, variant and parts.
 
     Names that do not exist imply nothing here: the parser refuses them.
     """
@@ -240,6 +240,7 @@ def _completed(options: OptionsT) -> OptionsT:
         from fastdqn.envs.many import num_envs_of
 
         options = changed(options, {"vector": {"num_envs": num_envs_of(groups.vector)}})
+        groups_of(options).check()  # what is asked for may not go with so many
     if groups.ppo is not None and groups.ppo.learning_rate_decay is None:
         options = changed(options, {"ppo": {"learning_rate_decay": groups.run.max_env_steps}})
     if groups.players is not None:

@@ -24,16 +24,16 @@ def build_games(
     vector: VectorOptions,
     seed: np.random.SeedSequence,
     continuous: bool | None = False,
-    groups: int = 1,
+    groups: int | None = None,
 ) -> tuple[VectorEnv, str]:
-    """Return the games, each with a seed of its own, in so many groups that take turns, and one line that says how they
-    are presented.
+    """Return the games, each with a seed of its own, and one line that says how they are presented. With a number of
+    `groups`, which divides theirs, they can take turns.
 
     Raises:
-        UserError: there is no such game, or not memory enough for so many, or the groups would not be equal.
+        UserError: there is no such game, or not memory enough for so many.
     """
     envs = build_vector_env(game, vector, seed, continuous, groups)
-    return envs, describe_games(envs, game, groups)
+    return envs, describe_games(envs, game, groups or 1)
 
 
 def build_vector_env(
@@ -41,30 +41,29 @@ def build_vector_env(
     vector: VectorOptions,
     seed: np.random.SeedSequence,
     continuous: bool | None = False,
-    groups: int = 1,
+    groups: int | None = None,
 ) -> VectorEnv:
     """Return as many games as `vector` says, each with a seed of its own: Atari's in the emulator's threads,
     others one after the other. With `continuous` their actions are numbers from -1 to 1, with None what they have.
-    Several groups of them take turns.
+    With a number of `groups`, which divides theirs, they can take turns.
 
     Raises:
-        UserError: there is no such game, or not memory enough for so many, or the groups would not be equal.
+        UserError: there is no such game, or not memory enough for so many.
     """
-    count, all_threads = num_envs_of(vector), vector.env_threads or process.cores()
+    count, threads, among = num_envs_of(vector), vector.env_threads or process.cores(), groups or 1
     check_num_envs(count)
-    if count % groups:
-        raise UserError(f"--num-envs {count} is no multiple of --game-groups {groups}.")
-    each, threads = count // groups, max(1, all_threads // groups)
-    seeds = [seed, *(np.random.SeedSequence((as_int(seed), 2, number)) for number in range(1, groups))]
+    each, rest = count // among, threads % among
+    seeds = [seed, *(np.random.SeedSequence((as_int(seed), 2, number)) for number in range(1, among))]
     parts: list[VectorEnv] = []
-    for one in seeds:
+    for number, one in enumerate(seeds):
         if continuous or not games.is_atari(game.name):
             envs = [build_env(game, "opencv", vector.frame_size, continuous) for _ in range(each)]
             parts.append(SerialVector(envs, one))
         else:
             rom = games.rom_of(game.name)
-            parts.append(AtariVector(rom, game, each, one, min(threads, each), vector.frame_size))
-    return parts[0] if groups == 1 else Turns(parts)
+            share = max(1, threads // among + (number < rest))
+            parts.append(AtariVector(rom, game, each, one, min(share, each), vector.frame_size))
+    return parts[0] if groups is None else Turns(parts)
 
 
 def build_centred(

@@ -107,11 +107,6 @@ class Turns:
             group.discard(None if envs is None else envs[part])
 
 
-def in_turns(games: VectorEnv) -> Turns:
-    """Return `games` in groups: those that they have, or one."""
-    return games if isinstance(games, Turns) else Turns([games])
-
-
 def together(came: Sequence[Came]) -> Came:
     """Return what came of the actions of all groups, in their order, as of one."""
     if len(came) == 1:

@@ -116,7 +116,7 @@ class TurnOptions:
 
     game_groups: int = 1
     """Groups of games that take turns: while actions are chosen for one, the emulators play the others. --num-envs is a
-    multiple of it."""
+    multiple of it, and each has at least one of the --env-threads."""
 
     def check(self) -> None:
         """Raise UserError for a value out of range."""

@@ -24,6 +24,8 @@ from fastdqn.options.sac import SACOptions, SessionOptions
 from fastdqn.options.trainer import TrainerOptions
 
 OptionsT = TypeVar("OptionsT")
+LATER = (RanksOptions, TurnOptions)
+"""Groups that runs of before there were any do not name; they have the defaults."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +60,9 @@ class Groups:
     def check(self) -> None:
         """Raise UserError, in one sentence, for options of different groups that contradict each other."""
         dqn = self.dqn
+        num_envs = None if self.vector is None else self.vector.num_envs
+        if self.turns is not None and num_envs is not None and num_envs % self.turns.game_groups:
+            raise UserError(f"--num-envs {num_envs} is no multiple of --game-groups {self.turns.game_groups}.")
         if self.sac is not None:
             if self.trainer is None and not float(self.sac.steps_per_update).is_integer():
                 raise UserError(
@@ -208,7 +213,7 @@ def as_of_now(config: Mapping[str, Any]) -> dict[str, Any]:
     that is no more and was off is not named. So runs of several versions that learnt alike are alike.
     """
     kinds = _kinds(Groups)
-    found = dict(config)
+    found = {name: vars(kind()) for name, kind in kinds.items() if kind in LATER} | dict(config)
     for group, said in config.items():
         if group in kinds and isinstance(said, dict):
             known = cast(dict[str, Any], vars(kinds[group]()))
@@ -230,7 +235,7 @@ def options_from(kind: type[OptionsT], config: Mapping[str, Any]) -> OptionsT:
         said = config.get(name)
         if said is None and kind is Groups:
             continue
-        if said is None and group in (RanksOptions, TurnOptions):  # a run of before there were any
+        if said is None and group in LATER:
             said = {}
         if not isinstance(said, Mapping):
             raise UserError(f"The run's options are damaged: {name!r} is no group of options.")

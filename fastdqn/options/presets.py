@@ -1,4 +1,4 @@
-"""Presets: what the names of a game, an agent and a variant, or the kind of machine imply, by group and field.
+"""Presets: what the names of a game, an agent and a variant imply, by group and field.
 
 A preset changes the groups that a script has, and leaves the others out.
 """

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fastdqn.replay.newest import NewestStacks
 from fastdqn.replay.prioritized import DeviceReplay
-from fastdqn.replay.ring import NewestStacks
 from fastdqn.replay.stored_returns import StoredReturns
 from fastdqn.states import copied
 from fastdqn.types import Came, Frame, VectorStep
@@ -29,7 +28,7 @@ class Recorder:
 
     Args:
         replay: that is learnt from.
-        shown: the newest frames of each group of the same games, from `few_rows`.
+        shown: the newest frames of each group of the same games.
         least: env steps that the replay must hold before a pause takes effect.
     """
 
@@ -108,16 +107,3 @@ class Recorder:
             self._missed = None
             for one in self._shown:
                 one.discard(None)
-
-
-def few_rows(
-    num_envs: int,
-    obs_shape: tuple[int, int, int],
-    device: torch.device,
-    channels_last: bool = False,
-    newest: Callable[[], Frame] | None = None,
-) -> NewestStacks:
-    """Return a ring that holds just enough for the newest stacks (C, H, W) of N games."""
-    stack, height, width = obs_shape
-    rows = stack + 4
-    return NewestStacks(rows * num_envs, num_envs, (height, width), stack, 1, 1.0, device, 0, channels_last, newest)

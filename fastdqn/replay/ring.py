@@ -359,15 +359,3 @@ class FrameReplay:
             place.copy_(staged, non_blocking=True)
         else:
             place.numpy()[...] = frames
-
-
-class NewestStacks(FrameReplay):
-    """The newest stacks of N games in a few rows of frames, from which nothing is drawn: what came of an action is not
-    stored.
-
-    Args: as of a frame replay.
-    """
-
-    def add(self, actions: NDArray[np.int64], step: VectorStep) -> None:  # noqa: ARG002
-        """Show the next frames."""
-        self._staging_ends(self._follow(step))

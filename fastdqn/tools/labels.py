@@ -33,7 +33,7 @@ _PHRASES = {
     "n_step": "{}-step returns",
     "network": "{} network",
     "noise": "{} noise",
-    "game_groups": "{} groups of games that take turns",
+    "game_groups": "games in {} groups that take turns",
     "num_envs": "{} games at once",
     "steps": "an update every {} env steps",
     "max_env_steps": "until {} env steps",
@@ -43,6 +43,7 @@ _PHRASES = {
 }
 """Options whose values are said within words."""
 _WORDS: dict[tuple[str, Any], str] = {
+    ("game_groups", 1): "games in 1 group",
     ("precision", "auto"): "",
     ("precision", "bf16"): "with bf16",
     ("precision", "fp32"): "without bf16",
@@ -154,7 +155,7 @@ def _epsilons(options: Mapping[str, Any]) -> tuple[Any, Any]:
 def _said(name: str, value: Any) -> str:
     """Return what a person says of an option's value; nothing where nobody would say anything."""
     words = _NAMES.get(name, name.replace("_", " "))
-    if isinstance(value, str | None) and (name, value) in _WORDS:
+    if (name, value) in _WORDS:
         return _WORDS[name, value]
     if value is None or isinstance(value, bool):
         return f"{'with' if value else 'without'} {words}"

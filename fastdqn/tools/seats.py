@@ -13,7 +13,7 @@ from fastdqn.envs import games
 from fastdqn.envs.build import PlayEnv, Wrappers, build_env
 from fastdqn.envs.vector import AtariVector, distinct_seeds
 from fastdqn.options.game import GameOptions
-from fastdqn.replay.recorder import few_rows
+from fastdqn.replay.newest import NewestStacks
 from fastdqn.types import EpisodeEnd, Frame
 
 
@@ -37,7 +37,7 @@ class VectorSeats:
     def __init__(self, game: GameOptions, side: int, count: int, seed: int, threads: int, device: torch.device) -> None:
         seeds = np.random.SeedSequence(seed)
         self._games = AtariVector(games.rom_of(game.name), game, count, seeds, threads, side)
-        self._frames = few_rows(count, self._games.obs_shape, device)
+        self._frames = NewestStacks(count, self._games.obs_shape, device)
 
     def reset(self) -> Tensor:
         self._frames.reset(self._games.reset())

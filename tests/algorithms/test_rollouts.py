@@ -12,7 +12,7 @@ from fastdqn.algorithms.rollouts import RolloutPlayer
 from fastdqn.envs.vector import AtariVector
 from fastdqn.networks.actor_critic import actor_critic
 from fastdqn.options.game import GameOptions
-from fastdqn.replay.recorder import few_rows
+from fastdqn.replay.newest import NewestStacks
 from fastdqn.replay.stacks import GameStacks
 from tests.helpers.learners import CPU
 
@@ -26,7 +26,7 @@ def played(ring: bool, channels_last: bool = False) -> list[Rollout]:
     network = actor_critic(games.obs_shape, games.num_actions, torch.Generator().manual_seed(0), one_stream=True)
     policy = Policy(network, torch.Generator().manual_seed(0))
     if ring:
-        stacks = few_rows(GAMES, games.obs_shape, CPU, channels_last)
+        stacks = NewestStacks(GAMES, games.obs_shape, CPU, channels_last)
         newest = stacks.stacks
     else:
         lists = stacks = GameStacks(GAMES, games.obs_shape[1:], 4, 1, 0.9)

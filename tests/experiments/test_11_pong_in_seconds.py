@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from fastdqn.algorithms.dqn import DQNLearner
+from fastdqn.algorithms.exploration import VectorEpsilonGreedy
 from fastdqn.algorithms.freeze_trial import FreezeTrial
-from fastdqn.errors import UserError
+from fastdqn.errors import RunError, UserError
 from fastdqn.replay.prioritized import PrioritizedReplay
+from fastdqn.runs.run import Run
 from fastdqn.schedules import updates_due
 from fastdqn.types import VectorStep
+from tests.helpers.own import Dots, game_of
 from tests.helpers.scripts import RAINBOW_CATCH, parse, records, summary, train
 
+SMALL = ("--device", "cpu", "--block-steps", "8", "--network", "narrow", "--replay-size", "1000", "--batch-size", "4")
 LEARNT = 0.7  # mean score of Catch's last 100 games
 
 
@@ -51,7 +59,7 @@ def test_it_learns_catch_and_is_then_frozen(tmp_path: Path, groups: str) -> None
 
 
 def test_schedules_stand_still_while_it_is_frozen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Step size and beta, which are set before each step of the games."""
+    """Step size and beta, which are set after each step of the games."""
     seen: dict[str, list[tuple[bool, float]]] = {"rate": [], "beta": []}
     trial: list[FreezeTrial] = []
     observe = FreezeTrial.observe
@@ -80,6 +88,61 @@ def test_schedules_stand_still_while_it_is_frozen(tmp_path: Path, monkeypatch: p
     passed = summary(run)["env_steps"] - trial[0].env_steps
     assert trial[0].env_steps > 0
     assert seen["beta"][-1][1] == pytest.approx(0.1 + 0.9 * passed / 4000, abs=0.01)
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_epsilon_is_that_of_the_env_step_that_is_played(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, groups: int
+) -> None:
+    """Though the step before is not counted yet when it is chosen; and what is logged is that of the step."""
+    played: list[float] = []
+    logged: list[float] = []
+    act_for, count = VectorEpsilonGreedy.act_for, Run.played_vector
+
+    def acted(self: VectorEpsilonGreedy, epsilon: NDArray[np.float64], greedy: Any) -> NDArray[np.int64]:
+        played.extend(epsilon)
+        return act_for(self, epsilon, greedy)
+
+    def counted(self: Run, step: VectorStep, policy_lag: int = 0, **values: float) -> None:
+        logged.append(values["epsilon"])
+        count(self, step, policy_lag, **values)
+
+    monkeypatch.setattr(VectorEpsilonGreedy, "act_for", acted)
+    monkeypatch.setattr(Run, "played_vector", counted)
+    words = ("--num-envs", "4", "--game-groups", str(groups), "--epsilon-decay", "800", "--max-env-steps", "120")
+    train("11_pong_in_seconds", tmp_path, *SMALL, *words, "--replay-initial", "40", "--no-checkpoints")
+    expected = [1.0 - env_step / 800 for env_step in range(1, 125)]
+    assert played == pytest.approx(expected)
+    assert logged == pytest.approx(expected[3:120:4])
+
+
+class Short(Dots):
+    """Fails after so many steps."""
+
+    def __init__(self, steps: int) -> None:
+        super().__init__()
+        self.left = steps
+
+    def step(self, action: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        if not self.left:
+            raise RuntimeError("no more")
+        self.left -= 1
+        return super().step(action)
+
+
+@pytest.mark.parametrize("steps", [30, 29])
+def test_a_step_that_the_run_does_not_need_may_fail(tmp_path: Path, steps: int) -> None:
+    """Games are a step ahead when the last one is counted; one that it needs may not."""
+    words = ("--game", game_of(partial(Short, steps)).name, "--num-envs", "1", "--max-env-steps", "30")
+    words = (*SMALL, *words, "--replay-initial", "20")
+    if steps < 30:
+        with pytest.raises(RunError, match="failed in step: RuntimeError: no more"):
+            train("11_pong_in_seconds", tmp_path, *words)
+        return
+    run = train("11_pong_in_seconds", tmp_path, *words)
+    result = summary(run)
+    assert (result["reason"], result["env_steps"]) == ("max-env-steps", 30)
+    assert not list((run / "checkpoints").glob("*"))
 
 
 @pytest.mark.cuda

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+from fastdqn.replay.newest import NewestStacks
 from fastdqn.replay.prioritized import PrioritizedReplay
-from fastdqn.replay.recorder import Recorder, few_rows
+from fastdqn.replay.recorder import Recorder
 from fastdqn.replay.returns import ReturnReplay
 from fastdqn.states import abandon
 from fastdqn.types import Came, VectorStep
@@ -36,7 +37,7 @@ def step(time: int) -> Came:
 
 def make(n_step: int = 3, least: int = ENVS, prioritized: bool = False) -> Recorder:
     replay = make_replay(ROWS, ENVS, n_step, side=SIDE)
-    shown = [few_rows(ENVS, (4, SIDE, SIDE), CPU)]
+    shown = [NewestStacks(ENVS, (4, SIDE, SIDE), CPU)]
     recorder = Recorder(PrioritizedReplay(replay) if prioritized else replay, shown, least)
     recorder.reset(frames(0))
     return recorder
@@ -144,7 +145,7 @@ def test_it_continues_in_the_middle_of_a_pause() -> None:
 def test_each_observation_keeps_the_value_that_was_given_to_it_also_around_a_pause() -> None:
     """The value of an observation is its newest frame's number here."""
     replay = ReturnReplay(0.9, 5, None, ROWS * ENVS, ENVS, (SIDE, SIDE), 4, GAMMA, CPU, 0)
-    recorder = Recorder(replay, [few_rows(ENVS, (4, SIDE, SIDE), CPU)], ENVS)
+    recorder = Recorder(replay, [NewestStacks(ENVS, (4, SIDE, SIDE), CPU)], ENVS)
     recorder.reset(frames(0))
     assert recorder.returns.values is not None
 
@@ -173,7 +174,7 @@ def test_a_block_that_ends_as_a_pause_begins_is_drawn_from_later_resumed_or_not(
 
     def made() -> tuple[PrioritizedReplay, Recorder]:
         replay = PrioritizedReplay(ReturnReplay(0.9, 5, None, ROWS * ENVS, ENVS, (SIDE, SIDE), 4, GAMMA, CPU, 0))
-        recorder = Recorder(replay, [few_rows(ENVS, (4, SIDE, SIDE), CPU)], ENVS)
+        recorder = Recorder(replay, [NewestStacks(ENVS, (4, SIDE, SIDE), CPU)], ENVS)
         recorder.reset(frames(0))
         recorder.note()
         return replay, recorder
