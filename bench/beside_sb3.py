@@ -6,7 +6,7 @@
 Both learn at the same time, each in one PyTorch thread on a core of its own, so that a busy neighbour slows both. Then
 each plays games with its mean action. A table, a picture of the games of training over env steps and minutes, and JSON
 lines go to --out. `--only speed` takes turns instead, on all cores, and says updates/s alone. Needs Stable-Baselines3
-(`pip install 'fastdqn[engines]'`), and what the environment needs.
+(`pip install 'fastdqn[sb3]'`), and what the environment needs.
 """
 
 import startup  # noqa: F401 - first: Ctrl-C during the imports below
@@ -286,7 +286,7 @@ def bench(options: Options) -> int:
     if min(options.max_env_steps, options.evaluation_games, options.repeats) < 1 or options.seconds <= 0:
         raise UserError("--max-env-steps, --evaluation-games, --repeats and --seconds must be above 0.")
     if importlib.util.find_spec("stable_baselines3") is None:
-        raise UserError("Stable-Baselines3 is not installed: pip install 'fastdqn[engines]'.")
+        raise UserError("Stable-Baselines3 is not installed: pip install 'fastdqn[sb3]'.")
     console = Console(highlight=False, soft_wrap=True)
     if not console.is_terminal:
         console = Console(highlight=False, soft_wrap=True, width=150)  # a file or a pipe has room for every column

@@ -117,7 +117,7 @@ def train(options: Options) -> Run:
 
         def epsilons(under_way: int) -> NDArray[np.float64]:
             if trial.frozen:  # it plays as at the end
-                return np.full(games.num_envs, dqn.epsilon_final)
+                return np.full(games.num_envs, dqn.epsilon_final, np.float64)
             return epsilons_at(run.env_steps - trial.env_steps + under_way, games.num_envs, dqn)
 
         updates, epsilon = run.updates, epsilons(0)  # when the actions that are under way were chosen

@@ -43,6 +43,13 @@ def test_the_worked_example_learns() -> None:
     assert learner.update(batch).scalars["loss"].item() == pytest.approx(by_hand, rel=1e-5)
 
 
+def test_the_demo_wins_a_game_from_python() -> None:
+    """docs/look.md."""
+    names: dict[str, Any] = {}
+    exec(blocks("look.md", "python")[0], names)
+    assert names["points"] >= 18
+
+
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with the catch.py of docs/own-environment.md."""

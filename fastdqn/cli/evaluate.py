@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from fastdqn import process
 from fastdqn.cli.folders import DEMO, RUNS, RunFolders, folders_of, leave_out
 from fastdqn.errors import RunError, UserError
+from fastdqn.options.fields import above_zero, at_least, between
 from fastdqn.terminal import say
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ class Evaluate:
 
 
 def evaluate(options: Evaluate) -> int:
-    """Evaluate run after run, and write into the folder of each what was found; return the exit code.
+    """Evaluate run after run, and write into the folder of each what was found; return the exit code, 1 if a run has no
+    score because none of its games has ended.
 
     A run that cannot be evaluated is named and left out. Ctrl-C ends the run that is being evaluated, and what has
     finished stays.
@@ -68,6 +70,7 @@ def evaluate(options: Evaluate) -> int:
 
     device = prepare_device(options.device)
     means: dict[Path, float] = {}
+    unscored = False  # a run whose games took longer than there was time for
     why: list[UserError] = []
     said = ""
     with process.running():
@@ -85,13 +88,15 @@ def evaluate(options: Evaluate) -> int:
                 continue
             if process.stop_signal():
                 break
-            if mean is not None:
+            if mean is None:
+                unscored = True
+            else:
                 means[folder] = mean
     if len(why) == len(folders):
         raise why[0] if len(why) == 1 else UserError("None of these runs can be evaluated.")
     if len(folders) > 1:
         _show_means(means)
-    return process.exit_code()
+    return process.exit_code() or int(unscored)
 
 
 def _about(agent: Agent, protocol: str) -> str:
@@ -108,17 +113,14 @@ def _about(agent: Agent, protocol: str) -> str:
 
 
 def _check(options: Evaluate) -> None:
-    for value, name in ((options.episodes, "--episodes"), (options.env_steps, "--env-steps")):
-        if value is not None and value < 1:
-            raise UserError(f"{name} must be at least 1, not {value}.")
+    at_least(options.episodes, 1, "--episodes")
+    at_least(options.env_steps, 1, "--env-steps")
     if options.episodes is not None and options.env_steps is not None:
         raise UserError("--episodes and --env-steps contradict each other; give one of them.")
-    if options.seed < 0:
-        raise UserError(f"--seed must be at least 0, not {options.seed}.")
-    if options.num_envs < 1 or (options.epsilon is not None and not 0.0 <= options.epsilon <= 1.0):
-        raise UserError("--num-envs must be at least 1, and --epsilon between 0 and 1.")
-    if options.max_minutes is not None and not options.max_minutes > 0:
-        raise UserError(f"--max-minutes must be more than 0, not {options.max_minutes:g}.")
+    at_least(options.seed, 0, "--seed")
+    at_least(options.num_envs, 1, "--num-envs")
+    between(options.epsilon, 0.0, 1.0, "--epsilon")
+    above_zero(options.max_minutes, "--max-minutes")
 
 
 def _evaluated(agent: Agent, run: Path, options: Evaluate) -> float | None:

@@ -46,6 +46,7 @@ class Option(NamedTuple):
     flag: str
     invocation: str
     about: str
+    needed: bool = False
 
 
 class OptionGroup(NamedTuple):
@@ -191,12 +192,14 @@ def _options_of(kind: type[Any], default: Any, said: Mapping[str, str | None] | 
         positional = tyro.conf.Positional in get_args(hints[field.name])[1:]
         flag = field.name.upper() if positional else flag_of(kind, field.name)
         if positional:
-            invocation = f"{flag} ..." if any(get_origin(one) is tuple for one in kinds) else flag
+            place = flag if field.default is dataclasses.MISSING else f"[{flag}]"
+            invocation = f"{place} ..." if any(get_origin(one) is tuple for one in kinds) else place
         elif kinds == [bool]:
             invocation = f"--[no-]{flag[2:]}" if value is True else flag
         else:
             invocation = f"{flag} {metavar}"
-        yield Option(flag, invocation, f"{text}{_default(value)}".strip())
+        needed = default is None and field.default is field.default_factory is dataclasses.MISSING
+        yield Option(flag, invocation, f"{text}{_default(value)}".strip(), needed)
 
 
 def _default(value: Any) -> str:

@@ -71,6 +71,9 @@ def parsed(
         said.seek(0)
         lines = [line.strip(_BOX) for line in said.read().splitlines()[1:]]
         sentence = " ".join(itertools.takewhile(bool, itertools.dropwhile(lambda line: not line, lines))).rstrip(".")
+        if sentence.startswith("Missing"):
+            needed = [option.flag for group in groups_of(command) for option in group.options if option.needed]
+            sentence = f"{f'{program} {command_name(command)}' if program else 'It'} needs {' and '.join(needed)}"
         raise UserError(f"{sentence or 'The options cannot be understood'}; --help lists all options.") from None
     if unknown:
         raise UserError(_unknown(unknown, command))

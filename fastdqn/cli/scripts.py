@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 from fastdqn import process
 from fastdqn.cli.parser import parsed
 from fastdqn.cli.train import scripts
+from fastdqn.cli.words import asked, dashed, flag, value_of
 from fastdqn.envs import games
 from fastdqn.errors import RunError, UserError
 from fastdqn.options.agents import AGENTS
@@ -19,6 +21,7 @@ from fastdqn.options.dqn import AgentName
 from fastdqn.options.fields import changes_learning
 from fastdqn.options.game import OWN_GAME, PRESENTATIONS, ProtocolName
 from fastdqn.options.groups import Groups, check, defaults_of, flag_of, groups_of, options_from
+from fastdqn.options.idle import idle_notes
 from fastdqn.options.parts import VARIANTS
 from fastdqn.options.presets import NO_EPSILON, changed, record_changes, with_names
 from fastdqn.options.ranks import published_changes
@@ -56,6 +59,7 @@ def start(
     script = Path(inspect.getfile(train)).stem
     try:
         options = parse(options_type, description or "", game=game, device=device, script=script, others=others)
+        _say_idle(groups_of(options), sys.argv[1:])
         try:
             code = _trained(train, options)
         except (RuntimeError, MemoryError) as error:
@@ -67,6 +71,13 @@ def start(
         complain(f"error: {error}")
         code = error.exit_code
     process.leave(code or process.exit_code())
+
+
+def _say_idle(groups: Groups, words: Sequence[str]) -> None:
+    """Say which of the options that were asked for change nothing; of several ranks the first one does."""
+    if os.environ.get("RANK", "0") == "0":
+        for note in idle_notes(groups, asked(words)):
+            console().print(note, soft_wrap=True)
 
 
 def _trained(train: Callable[[Any], Run | FollowingRun | int], options: Any) -> int:
@@ -112,20 +123,20 @@ def parse(
         UserError: no such game or option, a value out of range, or options that contradict each other.
         SystemExit: after `--help`.
     """
-    words = [_dashed(word) for word in (sys.argv[1:] if argv is None else argv)]
+    words = [dashed(word) for word in (sys.argv[1:] if argv is None else argv)]
     if groups_of(defaults_of(options_type)).ranks is not None:
         from fastdqn.execution.launch import words_of_environment
 
-        words = words_of_environment(words, _value_of("--processes", words))
+        words = words_of_environment(words, value_of("--processes", words))
     others = others or {}
-    resume = _value_of("--resume", words)
+    resume = value_of("--resume", words)
     if resume is not None:
         options = _resumed(options_type, description, words, resume, script, [kind for kind, _ in others.values()])
         check(options)
         return _with_stop_score(options, words)
-    if _flag("resume-previous", words, False):
+    if flag("resume-previous", words, False):
         raise UserError("--resume-previous goes with --resume, which names the run.")
-    options_type, game = others.get(_value_of("--algorithm", words) or "", (options_type, game))
+    options_type, game = others.get(value_of("--algorithm", words) or "", (options_type, game))
     defaults = _defaults(options_type, words, game, device)
     options = parsed(options_type, words, defaults, description, pairs=True)
     check(options)
@@ -139,12 +150,12 @@ def _defaults(options_type: type[OptionsT], words: Sequence[str], game: str, dev
     Names that do not exist imply nothing here: the parser refuses them.
     """
     defaults = changed(defaults_of(options_type), {"run": {"device": device}})
-    named, had = _value_of("--game", words) or game, groups_of(defaults)
+    named, had = value_of("--game", words) or game, groups_of(defaults)
     if had.continuous:
         games.control_id(named)  # raises the sentence for what it is not
     custom = not games.is_atari(named) if had.actor_critic else games.is_custom(named)
-    rom = (games.registered_id(named) or named) if custom else games.rom_of(named)
-    agent, variant, protocol = (_value_of(option, words) for option in ("--agent", "--variant", "--protocol"))
+    rom = (games.registered_id(named) or named) if custom else games.rom_of(named, had.actor_critic)
+    agent, variant, protocol = (value_of(option, words) for option in ("--agent", "--variant", "--protocol"))
     if agent in AGENTS:
         _check_has(had, cast(AgentName, agent))
     defaults = with_names(
@@ -163,13 +174,15 @@ def _defaults(options_type: type[OptionsT], words: Sequence[str], game: str, dev
         if custom:
             raise UserError(f"The protocol {protocol} is for Atari's games; {named} has rules of its own.")
         defaults = changed(defaults, {"game": PRESENTATIONS[cast(ProtocolName, protocol)]})
-    if had.ranks is not None and _flag("published", words, False):
-        world = _value_of("--processes", words) or "1"
+    if had.ranks is not None and flag("published", words, False):
+        if had.dqn is not None:
+            raise UserError("--published has settings for PPO and soft actor-critic; leave it out.")
+        world = value_of("--processes", words) or "1"
         if world.isdecimal() and int(world) > 0:  # the parser refuses others
             defaults = changed(defaults, published_changes(rom, int(world), bool(had.continuous)))
     chosen = groups_of(defaults)
     explores = chosen.dqn is not None and AGENTS[chosen.dqn.agent].explores
-    if chosen.parts is not None and not explores and _flag("noisy", words, chosen.parts.noisy):
+    if chosen.parts is not None and not explores and flag("noisy", words, chosen.parts.noisy):
         defaults = changed(defaults, NO_EPSILON)
     if chosen.freeze is not None and chosen.dqn is not None:
         defaults = changed(defaults, record_changes(chosen.dqn.agent))
@@ -200,7 +213,7 @@ def _with_stop_score(options: OptionsT, words: Sequence[str]) -> OptionsT:
     score, noisy = groups.run.stop_score, groups.parts is not None and groups.parts.noisy
     if score is None or noisy or groups.dqn is None or groups.dqn.epsilon_final >= STOP_EPSILON:
         return options
-    if _value_of("--stop-score", words) is None:
+    if value_of("--stop-score", words) is None:
         return changed(options, {"run": {"stop_score": None}})
     raise UserError(
         f"--stop-score {score:g} counts games that are played with epsilon of at least {STOP_EPSILON:g}, but "
@@ -216,12 +229,12 @@ def _refuse_idle(groups: Groups, words: Sequence[str]) -> None:
     """
     update, sac = groups.update, groups.sac
     stays = update is not None and update.final_learning_rate is None
-    if stays and _value_of("--learning-rate-decay", words) is not None:
+    if stays and value_of("--learning-rate-decay", words) is not None:
         raise UserError("--learning-rate-decay says how fast the step size moves to --final-learning-rate; give both.")
     if groups.evaluation is not None and groups.agent is not None and groups.agent.gradient_threads > 1:
         raise UserError("--gradient-threads is not for 12, which makes one update after another.")
     learnt = ("--target-entropy", "--initial-temperature")
-    if sac is not None and sac.temperature is not None and any(_value_of(option, words) for option in learnt):
+    if sac is not None and sac.temperature is not None and any(value_of(option, words) for option in learnt):
         raise UserError(
             f"--target-entropy and --initial-temperature are of a temperature that is learnt, which --temperature "
             f"{sac.temperature:g} is not; leave it out, or them."
@@ -271,21 +284,21 @@ def _resumed(
     """
     from fastdqn.runs.checkpoint import latest_run, newest
 
-    if _value_of("--variant", words) == "all" or (_value_of("--seeds", words) or "1") != "1":
+    if value_of("--variant", words) == "all" or (value_of("--seeds", words) or "1") != "1":
         raise UserError("--resume resumes one run; leave out --variant all and --seeds.")
-    runs_dir = Path(_value_of("--runs-dir", words) or RunOptions().runs_dir)
+    runs_dir = Path(value_of("--runs-dir", words) or RunOptions().runs_dir)
     folder = latest_run(runs_dir, script) if resume == "latest" else Path(resume)
-    header = newest(folder, _flag("resume-previous", words, False))
+    header = newest(folder, flag("resume-previous", words, False))
     if script is not None and script != header.script:
         raise UserError(f"The run {folder} is one of {header.script}; resume it with that script.")
     for kind in others:  # the one whose groups the run has
         if {field.name for field in dataclasses.fields(kind)} <= header.config.keys():
             options_type = kind
     anew: dict[str, Any] = {"resume": None, "resume_previous": False, "runs_dir": runs_dir}
-    if _value_of("--device", words) or _flag("cuda", words, False):  # the one that is named now is meant
+    if value_of("--device", words) or flag("cuda", words, False):  # the one that is named now is meant
         anew |= {"device": None, "cuda": False}
     saved = changed(options_from(options_type, header.config), {"run": anew})
-    games.refuse_code(folder, groups_of(saved).game.name, _value_of("--game", words))
+    games.refuse_code(folder, groups_of(saved).game.name, value_of("--game", words))
     options = parsed(options_type, _with_game_of(saved, words), saved, description, pairs=True)
     _refuse_changes(saved, options, str(header.path))
     return changed(options, {"run": {"resume": str(folder)}})
@@ -313,7 +326,7 @@ def _refuse_changes(saved: Any, options: Any, where: str) -> None:
 
 def _with_game_of(saved: Any, words: list[str]) -> list[str]:
     """Return `words` with the run's own spelling of its game."""
-    game, own = _value_of("--game", words), groups_of(saved).game.name
+    game, own = value_of("--game", words), groups_of(saved).game.name
     if game is not None and game.strip().lower() == own.strip().lower():
         return [*words, "--game", own]
     return words
@@ -344,25 +357,3 @@ def _out_of_memory(error: RuntimeError | MemoryError, options: Any) -> str | Non
     fits = frames_that_fit(size, torch.cuda.mem_get_info()[0] + torch.cuda.memory_reserved(), peak, frame_bytes)
     fits = min(fits, size - size // 10)  # what could not be had any more is in no count
     return f"{said}, or keep fewer frames than {size}: --replay-size {fits} would fit."
-
-
-def _dashed(word: str) -> str:
-    """Return an option's name with dashes where it was spelled with underscores."""
-    name, equals, value = word.partition("=")
-    return f"{name.replace('_', '-')}{equals}{value}" if name.startswith("--") else word
-
-
-def _value_of(option: str, words: Sequence[str]) -> str | None:
-    """Return the value that `words` give to `option`, found before the real parse because it decides the defaults."""
-    for i, word in reversed(list(enumerate(words))):  # the last one counts, as for every option
-        if word.startswith(f"{option}="):
-            return word.removeprefix(f"{option}=")
-        if word == option and i + 1 < len(words):
-            return words[i + 1]
-    return None
-
-
-def _flag(name: str, words: Sequence[str], default: bool) -> bool:
-    """Return what `words` say of --name and --no-name; the last one counts."""
-    said = [word for word in words if word in (f"--{name}", f"--no-{name}")]
-    return said[-1] == f"--{name}" if said else default

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from fastdqn import process
 from fastdqn.cli.rehearsal import mistakes
 from fastdqn.cli.train import script_called
 from fastdqn.errors import UserError
@@ -65,6 +66,8 @@ def sweep(options: Sweep, fixed: Sequence[str] = ()) -> int:
         raise UserError(f"--cores must be at least 1, not {options.cores}.")
     if options.address is not None and options.engine != "ray":
         raise UserError("--address is that of a Ray cluster; give --engine ray, too.")
+    if options.engine == "local" and options.cores > process.cores():
+        raise UserError(f"--cores {options.cores} is more than the {process.cores()} that there are.")
     path = Path(options.script)
     path = path.resolve() if path.suffix == ".py" and path.is_file() else script_called(options.script)
     from fastdqn.tools.sweep.control import run_sweep
@@ -76,7 +79,7 @@ def sweep(options: Sweep, fixed: Sequence[str] = ()) -> int:
         kinds = {tuple(sorted({**task.asked, "seed": ""}.items())): task.words for task in left}
         wrong = list(dict.fromkeys(mistakes(path, list(kinds.values()))))
         if wrong:
-            raise UserError(f"{wrong[0].rstrip('.')}; no run has begun.")
+            raise UserError(f"{wrong[0]} No run has begun.")
 
     return run_sweep(options.into, path, tasks, lambda: _engine(options), check, options.keep_checkpoints)
 

@@ -8,6 +8,7 @@ from typing import Literal
 
 from fastdqn.cli.folders import RUNS, RunFolder, folder_of
 from fastdqn.errors import UserError
+from fastdqn.options.fields import at_least, between
 from fastdqn.terminal import say
 
 
@@ -42,10 +43,9 @@ class Watch:
 
 def watch(options: Watch) -> int:
     """Record the video; return the exit code."""
-    if options.seed < 0:
-        raise UserError(f"--seed must be at least 0, not {options.seed}.")
-    if options.max_env_steps < 1 or (options.epsilon is not None and not 0.0 <= options.epsilon <= 1.0):
-        raise UserError("--max-env-steps must be at least 1, and --epsilon between 0 and 1.")
+    at_least(options.seed, 0, "--seed")
+    at_least(options.max_env_steps, 1, "--max-env-steps")
+    between(options.epsilon, 0.0, 1.0, "--epsilon")
     best = options.weights == "best"
     if best and options.untrained:
         raise UserError("--weights best and --untrained contradict each other; give one of them.")

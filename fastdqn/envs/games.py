@@ -106,12 +106,14 @@ def refuse_code(run: Path, name: str, named: str | None) -> None:
         )
 
 
-def rom_of(name: str) -> str:
+def rom_of(name: str, ids: bool = False) -> str:
     """Return ale_py's name of the game that `name` means.
 
     Takes presets (`invaders`), ROM names (`space_invaders`), class names (`SpaceInvaders`) and
     Gymnasium ids (`SpaceInvadersNoFrameskip-v4`, `ALE/SpaceInvaders-v5`), in any case. The id only names the game:
     frame skip, sticky actions and the like come from the other options of the game.
+
+    With `ids` the sentence says that other environments that Gymnasium knows had been allowed.
 
     Raises:
         UserError: no such game; the nearest names are offered, or it is an agent's.
@@ -137,7 +139,8 @@ def rom_of(name: str) -> str:
     starts = [key for key in candidates if squeezed and key.startswith(squeezed) and key not in near]
     offers = [candidates[key] for key in (near + starts)[:3]]
     hint = f"; did you mean {_any_of(offers)}?" if offers else "; try pong, breakout or space_invaders."
-    raise UserError(f"There is no Atari game called {name!r}{hint}")
+    beside = ", and Gymnasium knows no such id" if ids else ""
+    raise UserError(f"There is no Atari game called {name!r}{beside}{hint}")
 
 
 def gymnasium_id(rom: str) -> str:

@@ -110,8 +110,8 @@ def num_envs_of(vector: VectorOptions) -> int:
 def describe_games(envs: VectorEnv, game: GameOptions, groups: int = 1) -> str:
     """Return one line that says how the games are presented, in so many groups that take turns."""
     side = envs.obs_shape[-1]
-    how = f"in {envs.threads} emulator threads" if envs.threads else "one after the other"
+    how = f" in {envs.threads} emulator threads" if envs.threads else ", stepped in turn"
     shown = f"vectors of {side} numbers" if len(envs.obs_shape) == 1 else f"{side}x{side} frames"
-    games = "one game" if envs.num_envs == 1 else f"{envs.num_envs} games at once {how}"
+    games = "one game" if envs.num_envs == 1 else f"{envs.num_envs} games at once{how}"
     games += "" if groups == 1 else f", in {groups} groups that take turns"
     return describe(game, f"{games}, {shown}")

@@ -139,7 +139,7 @@ class PaceOptions:
     """How many env steps there are for each update."""
 
     steps: int = 4
-    """Env steps N played for each update of batch size 32 x N."""
+    """Env steps N played for each update, which is one of --batch-size x N transitions."""
 
     def check(self) -> None:
         """Raise UserError for a value out of range."""

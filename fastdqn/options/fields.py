@@ -34,7 +34,7 @@ def at_least(value: float | None, low: float, option: str) -> None:
     """Raise UserError unless `value` is `low` or more, and finite; None passes."""
     if value is not None and not value >= low:  # also catches NaN
         raise UserError(f"{option} must be at least {low:g}, not {_said(value)}.")
-    _finite(value, option)
+    finite(value, option)
 
 
 def between(value: float | None, low: float, high: float, option: str) -> None:
@@ -47,7 +47,7 @@ def above_zero(value: float | None, option: str) -> None:
     """Raise UserError unless `value` is more than 0, and finite; None passes."""
     if value is not None and not value > 0:
         raise UserError(f"{option} must be more than 0, not {_said(value)}.")
-    _finite(value, option)
+    finite(value, option)
 
 
 def _said(value: float) -> str:
@@ -57,8 +57,9 @@ def _said(value: float) -> str:
     return str(value) if abs(value) < 10**30 else "a number of so many digits"
 
 
-def _finite(value: float | None, option: str) -> None:
-    if value == math.inf:
+def finite(value: float | None, option: str) -> None:
+    """Raise UserError for a value that is infinite or no number; None passes."""
+    if isinstance(value, float) and not math.isfinite(value):
         raise UserError(f"{option} must be a finite number.")
 
 

@@ -95,9 +95,9 @@ class VectorOptions:
     """Many games at once."""
 
     num_envs: int | None = None
-    """Games N played at once; by default 4 for each core, at least 8 and at most 128."""
+    """Games N played at once; None: 4 for each core, at least 8 and at most 128."""
     env_threads: int | None = beside(None)
-    """Threads that the emulators play in; by default one for each core, and no more than games."""
+    """Threads that the emulators play in; None: one for each core, and no more than games."""
     frame_size: int = 84
     """Side of the square frames that the agent observes; 84 is Nature DQN's."""
     profile: bool = beside(False)

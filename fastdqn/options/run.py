@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from fastdqn.errors import UserError
-from fastdqn.options.fields import LARGEST, MOST_THREADS, above_zero, at_least, beside, between
+from fastdqn.options.fields import LARGEST, MOST_THREADS, above_zero, at_least, beside, between, finite
 from fastdqn.options.game import GameOptions
 
 STOP_EPSILON = 0.02
@@ -38,7 +38,7 @@ class RunOptions:
     """Games that the final weights play once the run is solved, off the clock, at epsilon 0.02; then 30 by Nature's
     protocol. 0 for none of both."""
     threads: int | None = beside(None)
-    """CPU threads that PyTorch trains with; by default one for each core."""
+    """CPU threads that PyTorch trains with; None: one for each core."""
     runs_dir: Path = beside(Path("runs"))  # noqa: RUF009 - a path does not change
     """Where the run's folder is made."""
     resume: str | None = beside(None)
@@ -69,6 +69,7 @@ class RunOptions:
         if self.cuda and self.device not in (None, "auto") and not str(self.device).startswith("cuda"):
             raise UserError(f"--cuda and --device {self.device} contradict each other; give one of them.")
         between(self.seed, 0, LARGEST, "--seed")
+        finite(self.stop_score, "--stop-score")
         at_least(self.max_env_steps, 1, "--max-env-steps")
         at_least(self.fresh_games, 0, "--fresh-games")
         above_zero(self.max_minutes, "--max-minutes")

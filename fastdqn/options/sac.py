@@ -25,8 +25,8 @@ class SACOptions:
     batch_size: int = 256
     """Transitions of an update."""
     steps_per_update: float = 1
-    """Env steps for each update, those of all games together; below 1, with a trainer beside the games alone, for
-    several updates an env step."""
+    """Env steps for each update, those of all games together. Below 1 it is several updates for an env step, for which
+    the trainer must have a thread of its own."""
     replay_size: int = 1_000_000
     """Env steps that the replay holds."""
     replay_initial: int = 100

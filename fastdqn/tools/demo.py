@@ -57,7 +57,7 @@ def make_demo(run: Path, place: Path = PLACE) -> int:
 
 def main() -> int:
     """Return the exit code."""
-    if len(sys.argv) != 2:
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
         sys.stderr.write("error: Name the folder of a run.\n")
         return 2
     try:

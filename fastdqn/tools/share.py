@@ -85,7 +85,7 @@ def _looked_at(source: Path, own_game: str | None, name: str) -> tuple[dict[str,
         raise UserError(f"{name} cannot be pulled: it is no agent that is known here.")
     games.refuse_code(source, config["game"]["name"], own_game)
     if games.is_atari(config["game"]["name"]):  # others may be missing on this machine
-        load_agent(source, torch.device("cpu"))
+        load_agent(source, torch.device("cpu"), own_game)
     return weights, config
 
 

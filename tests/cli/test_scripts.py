@@ -105,6 +105,9 @@ def test_bad_values_and_contradictions_are_one_sentence(argv: str) -> None:
     ("script", "argv", "said"),
     [
         ("12_atari_100k", "--num-envs 2 --gradient-threads 2", "--gradient-threads is not for 12"),
+        ("09_cuda_graph", "--published", "--published has settings for PPO and soft actor-critic"),
+        ("09_cuda_graph", "--stop-score nan", "--stop-score must be a finite number"),
+        ("20_a2c", "--game NoSuch-v1", "and Gymnasium knows no such id"),
         ("09_cuda_graph", "--learning-rate-decay 1000", "--final-learning-rate; give both"),
         ("31_sac", "--temperature 0.1 --target-entropy -2", "are of a temperature that is learnt"),
         ("31_sac", "--temperature 0.1 --initial-temperature 2", "are of a temperature that is learnt"),

@@ -57,7 +57,7 @@ def test_stacks_are_the_last_pictures_whole_in_gray_and_resized(shape: tuple[int
 
 def test_many_games_and_other_sides() -> None:
     envs, note = build_games(game_of(Dots), VectorOptions(num_envs=3, frame_size=42), np.random.SeedSequence(5))
-    assert "3 games at once one after the other, 42x42 frames of the whole picture in gray, frame skip 1" in note
+    assert "3 games at once, stepped in turn, 42x42 frames of the whole picture in gray, frame skip 1" in note
     frames = envs.reset()
     for env, frame in zip(envs.envs, frames, strict=True):  # type: ignore[attr-defined]
         assert np.abs(frame - plainly(env.env.unwrapped.env.shown[-1], 42)).max() <= 1.5

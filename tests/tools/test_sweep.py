@@ -149,7 +149,7 @@ def test_a_sweep_ends_each_run_once(tmp_path: Path) -> None:
     first = swept(folder, *words, "--", "--threads", "1", "--spoilt-by", str(spoil), "--fail", "pong-a-1")
     assert first.returncode == 1, first.stderr
     assert "failed: pong-a-1: ValueError: it went wrong\n" in first.stderr
-    assert first.stderr.splitlines()[-1].startswith("error: 1 of 4 runs have failed, 3 have a result")
+    assert first.stderr.splitlines()[-1].startswith("error: 1 of 4 runs failed, 3 have a result")
     assert sorted(results(folder)) == ["boxing-a-0", "boxing-a-1", "pong-a-0"]
     spoil.unlink()
     fixed = ("--", "--spoilt-by", str(spoil), "--fail", "pong-a-1")  # without --threads, which changes no result
@@ -172,7 +172,9 @@ def test_a_sweep_ends_each_run_once(tmp_path: Path) -> None:
     assert ledger(folder)[8:] == ["pong-a-2 begins", "pong-a-2 ends"]
     other = swept(elsewhere, *words, *fixed, "--learning-rate", "1")
     assert other.returncode == 2
-    assert "has --learning-rate (not given), not 1; give the same options, or name another folder" in other.stderr
+    assert (
+        "has no --learning-rate, not --learning-rate 1; give the same options, or name another folder" in other.stderr
+    )
     (elsewhere / "plan.json").unlink()
     other = swept(elsewhere, *words, *fixed, "--learning-rate", "1")
     assert other.returncode == 2
@@ -245,7 +247,7 @@ def test_a_sweep_is_refused_before_it_begins(tmp_path: Path) -> None:
     words = ("sweep", "09", "--games", "pong,boxing", "--seeds", "3", "--into", str(tmp_path / "sweep"))
     done = fastdqn_says(*words, "--vary", "gamma=0.9,2")
     assert done.returncode == 2
-    assert done.stderr == "error: --gamma must be between 0 and 1, not 2; no run has begun.\n"
+    assert done.stderr == "error: --gamma must be between 0 and 1, not 2. No run has begun.\n"
     assert not (tmp_path / "sweep" / "runs").exists()
     assert not (tmp_path / "sweep" / "plan.json").exists()  # the values that are meant may still be given
 

@@ -201,7 +201,7 @@ def _end(folder: Path, tasks: Sequence[Task], results: dict[str, dict[str, Any]]
         complain(f"failed: {name}: {why}")
     if failed:
         complain(
-            f"error: {len(failed)} of {len(tasks)} runs have failed, {done} have a result; what they printed is in "
+            f"error: {len(failed)} of {len(tasks)} runs failed, {done} have a result; what they printed is in "
             f"{folder / RUNS}; the same command tries them again."
         )
         return 1

@@ -1,0 +1,68 @@
+"""Options that change nothing beside others: they are said, not refused, since a sweep may vary the one and fix the
+other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
+
+from fastdqn.options.groups import Groups
+
+
+class _Idle(NamedTuple):
+    """Options that do nothing as things are."""
+
+    options: str
+    why: str
+
+
+def idle_notes(groups: Groups, asked: Collection[str]) -> list[str]:
+    """Return a sentence for each option that was asked for and does nothing.
+
+    Args:
+        groups: the options of a script.
+        asked: names of options, as on the command line (--atoms).
+    """
+    if groups.series is not None and groups.series.variant == "all":  # its runs have options of their own
+        return []
+    return [
+        f"{option} changes nothing here: {one.why}"
+        for one in _all(groups)
+        for option in one.options.split()
+        if option in asked
+    ]
+
+
+def _all(groups: Groups) -> Iterator[_Idle]:
+    run, parts, returns, dqn = groups.run, groups.parts, groups.returns, groups.dqn
+    if not run.checkpoints:
+        yield _Idle("--checkpoint-env-steps --checkpoint-minutes --checkpoint-replay", "there are no checkpoints")
+    if not (run.wandb or run.trackio):
+        yield _Idle("--project", "it is of --wandb and --trackio")
+    if dqn is not None:
+        rmsprop = dqn.optimizer == "rmsprop"
+        yield _Idle("--adam-epsilon" if rmsprop else "--rmsprop-epsilon", f"the optimiser is {dqn.optimizer}")
+    if parts is not None:
+        if not parts.noisy:
+            yield _Idle("--noise --noisy-sigma", "there are no noisy layers, which --noisy asks for")
+        if not parts.prioritized:
+            draws = "--priority-exponent --priority-floor --importance-exponent --importance-final --importance-decay"
+            yield _Idle(draws, "draws are uniform without --prioritized")
+        if not parts.distributional:
+            yield _Idle("--atoms --value-min --value-max", "there is no distribution, which --distributional asks for")
+        else:
+            yield _Idle("--loss", "distributions are learnt by their cross-entropy")
+    if returns is not None and returns.trace_decay is None:
+        yield _Idle("--block-steps --refresh-env-steps", "there are no lambda-returns, which --trace-decay asks for")
+    if returns is not None and returns.trace_decay is not None:
+        yield _Idle("--target-sync", "lambda-returns have no target network")
+    elif groups.agent is not None and groups.agent.target_average is not None:
+        yield _Idle("--target-sync", "the target network is an average of the weights")
+    if groups.freeze is not None and groups.freeze.freeze_share is None:
+        yield _Idle("--freeze-slack", "nothing is frozen without --freeze-share")
+    if groups.resets is not None:
+        if groups.resets.reset_updates is None:
+            yield _Idle("--reset-keep --reset-until", "there are no resets, which --reset-updates asks for")
+        if groups.resets.first_n_step is None and groups.resets.first_gamma is None:
+            yield _Idle("--horizon-updates", "neither --first-n-step nor --first-gamma moves")
