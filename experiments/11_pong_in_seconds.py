@@ -116,9 +116,8 @@ def train(options: Options) -> Run:
         recorder.pause(trial.frozen)
 
         def epsilons(under_way: int) -> NDArray[np.float64]:
-            if trial.frozen:  # it plays as at the end
-                return np.full(games.num_envs, dqn.epsilon_final, np.float64)
-            return epsilons_at(run.env_steps - trial.env_steps + under_way, games.num_envs, dqn)
+            found = epsilons_at(run.env_steps - trial.env_steps + under_way, games.num_envs, dqn)
+            return np.full_like(found, dqn.epsilon_final) if trial.frozen else found  # a frozen one plays as at the end
 
         updates, epsilon = run.updates, epsilons(0)  # when the actions that are under way were chosen
 
