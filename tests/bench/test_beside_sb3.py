@@ -34,7 +34,7 @@ def test_what_is_not_installed_is_one_sentence(
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     assert main_with(monkeypatch, "--out", str(tmp_path / "results")) == 2
-    assert "pip install 'fastdqn[engines]'" in capsys.readouterr().err
+    assert "pip install 'fastdqn[sb3]'" in capsys.readouterr().err
     assert not (tmp_path / "results").exists()
 
 

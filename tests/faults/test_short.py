@@ -54,7 +54,7 @@ def test_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
         main(["--help"])
     assert not left.value.code
-    assert "usage: python -m tests.faults WORDS ... [OPTIONS]\n" in capsys.readouterr().out
+    assert "usage: python -m tests.faults [WORDS] ... [OPTIONS]\n" in capsys.readouterr().out
     for words in (["--onyl", "32"], ["--only", "07"], ["--only", "moon"], ["--only", "32", "moonlight"]):
         assert main(words) == 2
         said = capsys.readouterr()

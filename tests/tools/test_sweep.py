@@ -172,9 +172,7 @@ def test_a_sweep_ends_each_run_once(tmp_path: Path) -> None:
     assert ledger(folder)[8:] == ["pong-a-2 begins", "pong-a-2 ends"]
     other = swept(elsewhere, *words, *fixed, "--learning-rate", "1")
     assert other.returncode == 2
-    assert (
-        "has no --learning-rate, not --learning-rate 1; give the same options, or name another folder" in other.stderr
-    )
+    assert "has no --learning-rate, which is asked for; give the same options, or name another" in other.stderr
     (elsewhere / "plan.json").unlink()
     other = swept(elsewhere, *words, *fixed, "--learning-rate", "1")
     assert other.returncode == 2

@@ -206,8 +206,9 @@ def read_plan(folder: Path) -> dict[str, Any] | None:
 def difference(theirs: Mapping[str, str], ours: Mapping[str, str]) -> str:
     """Return in what the options of a run differ from those that are asked for now, for the first that does."""
     option = next(name for name in sorted({*theirs, *ours}) if theirs.get(name) != ours.get(name))
-    had, wanted = (f"--{option} {said[option]}" if option in said else f"no --{option}" for said in (theirs, ours))
-    return f"{had}, not {wanted}"
+    if option not in theirs:
+        return f"no --{option}, which is asked for"
+    return f"--{option} {theirs[option]}, " + (f"not {ours[option]}" if option in ours else "which is not asked for")
 
 
 def is_words(said: Any) -> bool:
