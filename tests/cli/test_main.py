@@ -64,7 +64,7 @@ def test_evaluate_says_and_writes_what_it_found(runs: TrainedRuns) -> None:
     said = json.loads((runs["09"] / "evaluation-training.json").read_text())
     assert (said["games"], said["protocol"], len(said["scores"])) == (3, "training", 3)
     nothing = fastdqn_says("evaluate", str(runs["09"]), "--protocol", "nature", "--max-minutes", "0.00001")
-    assert "no game has finished" in nothing.stdout
+    assert (nothing.returncode, "no game has finished" in nothing.stdout) == (1, True)
 
 
 def test_plot_and_compare(runs: TrainedRuns, tmp_path: Path) -> None:
