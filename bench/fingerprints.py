@@ -31,6 +31,7 @@ from rich.table import Table
 
 from fastdqn.cli.parser import parsed
 from fastdqn.errors import RunError, UserError
+from fastdqn.options.fields import at_least
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -233,8 +234,7 @@ def chosen(only: str) -> Sequence[Case]:
 def main() -> int:
     try:
         options = parsed(FingerprintOptions, sys.argv[1:], FingerprintOptions(), __doc__ or "")
-        if options.jobs < 1:
-            raise UserError(f"--jobs must be at least 1, not {options.jobs}.")
+        at_least(options.jobs, 1, "--jobs")
         trees = [ROOT] if options.against is None else [ROOT, options.against.resolve()]
         if not all((tree / "experiments").is_dir() for tree in trees):
             raise UserError(f"--against {options.against} is not the root of a tree: it has no experiments.")

@@ -54,12 +54,8 @@ def main() -> int:
         if words[:1] == ["sweep"]:
             words, fixed = split(words)
         commands: Any = Train | Evaluate | Watch | Plot | Compare | Sweep | Report | Push | Pull | Games
-        try:
-            options: Any = parsed(commands, words, None, __doc__ or "", "fastdqn")
-        except UserError as error:
-            if words[:1] == ["sweep"] and not fixed and str(error).startswith("Unrecognized"):
-                raise UserError(f"{error} Options of the script follow --.") from error
-            raise
+        elsewhere = "Options of the script follow --." if words[:1] == ["sweep"] and not fixed else ""
+        options: Any = parsed(commands, words, None, __doc__ or "", "fastdqn", elsewhere=elsewhere)
         doing: Any = {Evaluate: evaluate, Watch: watch, Plot: plot, Compare: compare, Games: games}
         doing |= {Sweep: partial(sweep, fixed=fixed), Report: report, Push: push, Pull: pull}
         code: int = doing[type(options)](options)

@@ -29,6 +29,7 @@ def parsed(
     description: str,
     program: str | None = None,
     pairs: bool = False,
+    elsewhere: str = "",
 ) -> AnyT:
     """Return `words` parsed by tyro, whose boxed explanations are cut down to their sentence.
 
@@ -39,6 +40,7 @@ def parsed(
         description: what --help begins with.
         program: what --help calls the program.
         pairs: whether every flag has both --name and --no-name.
+        elsewhere: a sentence that says where else an option that is not known here may belong.
 
     Raises:
         UserError: an option that does not exist, or a value of the wrong type.
@@ -76,7 +78,7 @@ def parsed(
             sentence = f"{f'{program} {command_name(command)}' if program else 'It'} needs {' and '.join(needed)}"
         raise UserError(f"{sentence or 'The options cannot be understood'}; --help lists all options.") from None
     if unknown:
-        raise UserError(_unknown(unknown, command))
+        raise UserError(_unknown(unknown, command, elsewhere))
     return parsed_options
 
 
@@ -97,7 +99,7 @@ def _no_command(words: Sequence[str], union: Any) -> str:
     return f"There is no command {words[0]}; {f'did you mean {meant[0]}?' if meant else '--help lists them all.'}"
 
 
-def _unknown(unknown: Sequence[str], command: Any) -> str:
+def _unknown(unknown: Sequence[str], command: Any, elsewhere: str) -> str:
     """Return the sentence for words that are no option of `command`, which says what may have been meant."""
     flags = [option.flag for group in groups_of(command) for option in group.options]
     first = next((word for word in unknown if word.startswith("--")), unknown[0]).partition("=")[0]
@@ -108,7 +110,7 @@ def _unknown(unknown: Sequence[str], command: Any) -> str:
         return f"There is no option {first}, only --{first[5:]}."
     meant = difflib.get_close_matches(first, [*flags, *(f"--no-{flag[2:]}" for flag in flags)], n=1, cutoff=0.75)
     hint = f"did you mean {meant[0]}?" if meant else "--help lists all options."
-    return f"Unrecognized options: {', '.join(unknown)}; {hint}"
+    return f"Unrecognized options: {', '.join(unknown)}; {hint} {elsewhere}".rstrip()
 
 
 @contextlib.contextmanager

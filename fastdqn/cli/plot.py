@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from fastdqn.cli.folders import RUNS, RunFolders, folders_of, leave_out, runs_of
 from fastdqn.errors import UserError
+from fastdqn.options.fields import at_least
 from fastdqn.terminal import say
 
 if TYPE_CHECKING:
@@ -40,8 +41,7 @@ def plot(options: Plot) -> int:
     """Draw the picture; return the exit code."""
     if options.what == "sessions":
         return _sessions(options)
-    if options.games < 1:
-        raise UserError(f"--games must be at least 1, not {options.games}.")
+    at_least(options.games, 1, "--games")
     if options.what == "speed" and options.over == "env-steps":
         raise UserError("Speeds are drawn over minutes; leave out --over.")
     runs = runs_of(options.runs, options.runs_dir)

@@ -21,7 +21,7 @@ from fastdqn.options.dqn import AgentName
 from fastdqn.options.fields import changes_learning
 from fastdqn.options.game import OWN_GAME, PRESENTATIONS, ProtocolName
 from fastdqn.options.groups import Groups, check, defaults_of, flag_of, groups_of, options_from
-from fastdqn.options.idle import idle_notes
+from fastdqn.options.idle import idle_notes, refuse_idle
 from fastdqn.options.parts import VARIANTS
 from fastdqn.options.presets import NO_EPSILON, changed, record_changes, with_names
 from fastdqn.options.ranks import published_changes
@@ -140,7 +140,7 @@ def parse(
     defaults = _defaults(options_type, words, game, device)
     options = parsed(options_type, words, defaults, description, pairs=True)
     check(options)
-    _refuse_idle(groups_of(options), words)
+    refuse_idle(groups_of(options), asked(words))
     return _completed(_with_stop_score(options, words))
 
 
@@ -219,26 +219,6 @@ def _with_stop_score(options: OptionsT, words: Sequence[str]) -> OptionsT:
         f"--stop-score {score:g} counts games that are played with epsilon of at least {STOP_EPSILON:g}, but "
         f"--epsilon-final is {groups.dqn.epsilon_final:g}; raise it, or leave the stop score out."
     )
-
-
-def _refuse_idle(groups: Groups, words: Sequence[str]) -> None:
-    """Refuse what was asked for and would do nothing. The files of older runs may say it.
-
-    Raises:
-        UserError: with what to leave out.
-    """
-    update, sac = groups.update, groups.sac
-    stays = update is not None and update.final_learning_rate is None
-    if stays and value_of("--learning-rate-decay", words) is not None:
-        raise UserError("--learning-rate-decay says how fast the step size moves to --final-learning-rate; give both.")
-    if groups.evaluation is not None and groups.agent is not None and groups.agent.gradient_threads > 1:
-        raise UserError("--gradient-threads is not for 12, which makes one update after another.")
-    learnt = ("--target-entropy", "--initial-temperature")
-    if sac is not None and sac.temperature is not None and any(value_of(option, words) for option in learnt):
-        raise UserError(
-            f"--target-entropy and --initial-temperature are of a temperature that is learnt, which --temperature "
-            f"{sac.temperature:g} is not; leave it out, or them."
-        )
 
 
 def _completed(options: OptionsT) -> OptionsT:

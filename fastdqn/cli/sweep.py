@@ -13,6 +13,7 @@ from fastdqn import process
 from fastdqn.cli.rehearsal import mistakes
 from fastdqn.cli.train import script_called
 from fastdqn.errors import UserError
+from fastdqn.options.fields import at_least
 
 if TYPE_CHECKING:
     from fastdqn.tools.sweep.control import Engine
@@ -60,10 +61,8 @@ def sweep(options: Sweep, fixed: Sequence[str] = ()) -> int:
         UserError: a mistake in the options, or in those of a run; none has begun then.
         RunError: the folder cannot be written to.
     """
-    if options.jobs is not None and options.jobs < 1:
-        raise UserError(f"--jobs must be at least 1, not {options.jobs}.")
-    if options.cores < 1:
-        raise UserError(f"--cores must be at least 1, not {options.cores}.")
+    at_least(options.jobs, 1, "--jobs")
+    at_least(options.cores, 1, "--cores")
     if options.address is not None and options.engine != "ray":
         raise UserError("--address is that of a Ray cluster; give --engine ray, too.")
     if options.engine == "local" and options.cores > process.cores():

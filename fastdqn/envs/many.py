@@ -33,7 +33,7 @@ def build_games(
         UserError: there is no such game, or not memory enough for so many.
     """
     envs = build_vector_env(game, vector, seed, continuous, groups)
-    return envs, describe_games(envs, game, groups or 1)
+    return envs, describe_games(envs, game)
 
 
 def build_vector_env(
@@ -107,11 +107,12 @@ def num_envs_of(vector: VectorOptions) -> int:
     return vector.num_envs or min(128, max(8, 4 * process.cores()))
 
 
-def describe_games(envs: VectorEnv, game: GameOptions, groups: int = 1) -> str:
-    """Return one line that says how the games are presented, in so many groups that take turns."""
+def describe_games(envs: VectorEnv, game: GameOptions) -> str:
+    """Return one line that says how the games are presented."""
     side = envs.obs_shape[-1]
     how = f" in {envs.threads} emulator threads" if envs.threads else ", stepped in turn"
     shown = f"vectors of {side} numbers" if len(envs.obs_shape) == 1 else f"{side}x{side} frames"
     games = "one game" if envs.num_envs == 1 else f"{envs.num_envs} games at once{how}"
-    games += "" if groups == 1 else f", in {groups} groups that take turns"
+    if isinstance(envs, Turns) and len(envs.groups) > 1:
+        games += f", in {len(envs.groups)} groups that take turns"
     return describe(game, f"{games}, {shown}")

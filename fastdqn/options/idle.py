@@ -1,5 +1,5 @@
-"""Options that change nothing beside others: they are said, not refused, since a sweep may vary the one and fix the
-other.
+"""Options that change nothing beside others: some are refused, most are said, since a sweep may vary the one and fix
+the other.
 """
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
+from fastdqn.errors import UserError
 from fastdqn.options.groups import Groups
 
 
@@ -15,6 +16,30 @@ class _Idle(NamedTuple):
 
     options: str
     why: str
+
+
+def refuse_idle(groups: Groups, asked: Collection[str]) -> None:
+    """Refuse what was asked for and would do nothing. The files of older runs may say it.
+
+    Args:
+        groups: the options of a script.
+        asked: names of options, as on the command line.
+
+    Raises:
+        UserError: with what to leave out.
+    """
+    update, sac = groups.update, groups.sac
+    stays = update is not None and update.final_learning_rate is None
+    if stays and "--learning-rate-decay" in asked:
+        raise UserError("--learning-rate-decay says how fast the step size moves to --final-learning-rate; give both.")
+    if groups.evaluation is not None and groups.agent is not None and groups.agent.gradient_threads > 1:
+        raise UserError("--gradient-threads is not for 12, which makes one update after another.")
+    learnt = ("--target-entropy", "--initial-temperature")
+    if sac is not None and sac.temperature is not None and any(option in asked for option in learnt):
+        raise UserError(
+            f"--target-entropy and --initial-temperature are of a temperature that is learnt, which --temperature "
+            f"{sac.temperature:g} is not; leave it out, or them."
+        )
 
 
 def idle_notes(groups: Groups, asked: Collection[str]) -> list[str]:
