@@ -22,13 +22,11 @@ The table goes to the terminal; JSON lines and a plot go to --out.
 import startup  # noqa: F401 - first: Ctrl-C during the imports below
 
 import dataclasses
-import itertools
 import json
-import math
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -39,9 +37,10 @@ from rich.console import Console
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # where bench is, if this file is run
 
+from bench.fps_figures import median_ratio, playing, share_of, steady_state
 from bench.fps_ladder import Row, beside, chosen, sweep_values
 from bench.fps_table import draw, print_table
-from bench.programs import ROOT, busy_processes, said_by
+from bench.programs import ROOT, busy_processes, exit_code, said_by
 from fastdqn.cli.parser import parsed
 from fastdqn.errors import RunError, UserError
 from fastdqn.execution.devices import prepare_device
@@ -149,40 +148,6 @@ def _is_ppo_thread(words: Sequence[str]) -> bool:
     return " --algorithm ppo" in " " + " ".join(words).replace("=", " ")
 
 
-def playing(config: dict[str, Any]) -> int:
-    """Return how many processes play in a run of this config.json."""
-    several = (("players", "players"), ("sessions", "sessions"), ("ranks", "processes"))
-    return math.prod(config.get(group, {}).get(setting, 1) for group, setting in several)
-
-
-def steady_state(lines: list[dict[str, Any]], warmup: float, label: str) -> dict[str, Any]:
-    """Return speeds between the first record `warmup` seconds after the first update and the last record.
-
-    Of a script that plays much at a time and then learns, records count in which it has just played.
-
-    Raises:
-        RunError: there were no updates in that time: that is no speed.
-    """
-    trained = [line for line in lines if line["updates"] > 0]
-    if not trained:
-        raise RunError(f"{label} made no update at all: there is nothing to time.")
-    window = [line for line in trained if line["elapsed"] >= trained[0]["elapsed"] + warmup]
-    played = [line for before, line in itertools.pairwise(window) if line["env_steps"] > before["env_steps"]]
-    window = played if len(played) > 1 else window or trained[-1:]
-    first, last = window[0], window[-1]
-    seconds, updates = last["elapsed"] - first["elapsed"], last["updates"] - first["updates"]
-    env_steps = last["env_steps"] - first["env_steps"]
-    if updates <= 0 or env_steps <= 0:
-        raise RunError(f"{label} made no update in the measured time; give it more --seconds.")
-    return {
-        "env_steps_per_s": env_steps / seconds,
-        "updates_per_s": updates / seconds,
-        "samples_per_step": (last["samples"] - first["samples"]) / env_steps,
-        "batch_size": (last["samples"] - first["samples"]) / updates,  # of all processes together
-        "measured_seconds": seconds,
-    }
-
-
 def time_ceiling(what: str, words: list[str], options: BenchOptions, device: str) -> float:
     """Return env steps/s of the environment alone, or samples/s of the update alone; `words` say which."""
     command = [sys.executable, str(ROOT / "bench" / "ceilings.py"), "--what", what]
@@ -221,19 +186,6 @@ def ceilings_of(row: Row, trial: dict[str, Any], options: BenchOptions) -> dict[
         games, update = [*games, "--form", row.rung.form, "--game", game], [*update, "--game", game]
     update += [] if trial.get("bootstrap", True) else ["--no-bootstrap"]
     return {"env": tuple(games), "update": tuple(update)}
-
-
-def median_ratio(over: list[float], under: list[float]) -> float:
-    """Return the median of the ratios within each turn."""
-    return statistics.median(a / b for a, b in zip(over, under, strict=True))
-
-
-def share_of(
-    ceilings: dict[Any, list[float]], what: str, words: dict[str, tuple[str, ...]], speeds: list[float]
-) -> float | None:
-    """Return the median share of a ceiling; None if there is none, or if it failed in one of the turns."""
-    alone = ceilings.get((what, words[what]), []) if words else []
-    return median_ratio(speeds, alone) if len(alone) == len(speeds) else None
 
 
 def summarise(
@@ -328,6 +280,8 @@ def bench(options: BenchOptions) -> int:
         lines = summarise(rows, trials, ceilings, options) if rows else []
         for line in lines:
             write("row", **line)
+    if not any(trials.values()):
+        stem.with_suffix(".jsonl").unlink()
     if lines:
         draw(lines, stem.with_suffix(".png"), stamp)
         print_table(console, lines, ceilings, stamp)
@@ -346,18 +300,6 @@ def main() -> int:
         return bench(dataclasses.replace(options, extra=tuple(words[end + 1 :])))
 
     return exit_code(work)
-
-
-def exit_code(work: Callable[[], int]) -> int:
-    """Return the exit code of `work`; what goes wrong in it is one sentence."""
-    try:
-        return work()
-    except (UserError, RunError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
-    except OSError as error:
-        print(f"error: Cannot write to {error.filename}: {error.strerror or error}.", file=sys.stderr)
-        return 1
 
 
 if __name__ == "__main__":

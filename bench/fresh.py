@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 import tyro
 
-from bench.fps import exit_code
+from bench.programs import exit_code
 from fastdqn import process
 from fastdqn.cli.parser import parsed
 from fastdqn.envs.games import is_atari

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 
 import psutil
 
-from fastdqn.errors import RunError
+from fastdqn.errors import RunError, UserError
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -47,3 +47,15 @@ def busy_processes(count: int) -> Generator[None]:
         for process in processes:
             process.kill()
             process.wait()
+
+
+def exit_code(work: Callable[[], int]) -> int:
+    """Return the exit code of `work`; what goes wrong in it is one sentence."""
+    try:
+        return work()
+    except (UserError, RunError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    except OSError as error:
+        print(f"error: Cannot write to {error.filename}: {error.strerror or error}.", file=sys.stderr)
+        return 1

@@ -43,8 +43,8 @@ from torch import Tensor
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # where bench is, if this file is run
 
-from bench.fps import exit_code
 from bench.lists import numbers, whole_numbers
+from bench.programs import exit_code
 from fastdqn import process
 from fastdqn.cli.parser import parsed
 from fastdqn.errors import UserError

@@ -32,9 +32,8 @@ from rich.console import Console
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # where bench is, if this file is run
 
-from bench.fps import exit_code
 from bench.lists import names, whole_numbers
-from bench.programs import ROOT, said_by
+from bench.programs import ROOT, exit_code, said_by
 from fastdqn import process
 from fastdqn.cli.parser import parsed
 from fastdqn.cli.watch import Watch, watch

@@ -27,10 +27,10 @@ from rich.console import Console
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # where bench is, if this file is run
 
-from bench.fps import exit_code, steady_state
+from bench.fps_figures import steady_state
 from bench.lists import names, numbers
 from bench.paced import WORK, amount_for
-from bench.programs import ROOT, said_by
+from bench.programs import ROOT, exit_code, said_by
 from fastdqn import process
 from fastdqn.cli.parser import parsed
 from fastdqn.errors import UserError

@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from fastdqn.algorithms.objectives import HistogramObjective
-from fastdqn.build import _learning, build_device_replay, games_on_device, one_game, schedule_of
+from fastdqn.build import _learning, games_on_device, one_game, schedule_of
+from fastdqn.build_replay import build_device_replay
 from fastdqn.errors import UserError
 from fastdqn.execution.devices import has_bf16
 from fastdqn.forms import fastest_form

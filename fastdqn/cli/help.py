@@ -14,7 +14,7 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
@@ -25,6 +25,7 @@ from rich.text import Text
 from fastdqn.options.boxes import SAID
 from fastdqn.options.groups import defaults_of, flag_of
 from fastdqn.options.groups import groups_of as known_groups
+from fastdqn.options.presets import agents_of
 
 COMMON = (
     *("--game", "--agent", "--protocol", "--variant", "--cuda", "--device", "--seed", "--seeds"),
@@ -77,10 +78,13 @@ def groups_of(kind: type[Any], default: Any = None) -> list[OptionGroup]:
     composed = {f.name: hints[f.name] for f in dataclasses.fields(kind) if dataclasses.is_dataclass(hints[f.name])}
     if not composed:
         return [OptionGroup("Options", list(_options_of(kind, default)))]
-    said: Mapping[str, str | None] = SAID if known_groups(defaults_of(kind)).continuous else {}
+    known = known_groups(defaults_of(kind))
+    said: Mapping[str, str | None] = SAID if known.continuous else {}
+    having = {"agent": agents_of(known)}
     found = [
         OptionGroup(
-            _about(group, name), list(_options_of(group, None if default is None else getattr(default, name), said))
+            _about(group, name),
+            list(_options_of(group, None if default is None else getattr(default, name), said, having)),
         )
         for name, group in composed.items()
     ]
@@ -172,8 +176,20 @@ def _doc(kind: type[Any]) -> str:
     return "" if said.startswith(f"{kind.__name__}(") else " ".join(said.split())
 
 
-def _options_of(kind: type[Any], default: Any, said: Mapping[str, str | None] | None = None) -> Iterator[Option]:
-    """Yield the options of a group; `said` has other words for some fields, and None for those to leave out."""
+def _options_of(
+    kind: type[Any],
+    default: Any,
+    said: Mapping[str, str | None] | None = None,
+    having: Mapping[str, Collection[str]] | None = None,
+) -> Iterator[Option]:
+    """Yield the options of a group.
+
+    Args:
+        kind: the dataclass of the group.
+        default: says the defaults; None for the fields' own.
+        said: other words for some fields, and None for those to leave out.
+        having: of the choices of some fields, those that the script has; all for other fields.
+    """
     hints = get_type_hints(kind, include_extras=True)
     about = {**_field_docs(kind), **(said or {})}
     for field in dataclasses.fields(kind):
@@ -183,6 +199,8 @@ def _options_of(kind: type[Any], default: Any, said: Mapping[str, str | None] | 
         text, kinds, choices = about.get(field.name) or "", [*_plain(hints[field.name])], ""
         or_none = "|None" if type(None) in kinds and value is not None else ""
         literals = [str(one) for kind_ in kinds if get_origin(kind_) is Literal for one in get_args(kind_)]
+        if having and field.name in having:
+            literals = [one for one in literals if one in having[field.name]]
         if literals:
             choices = f"{{{','.join(literals)}}}"
             if len(choices) > (_LONGEST_CHOICES if not or_none else _LONGEST_OR_NONE):

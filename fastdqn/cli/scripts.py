@@ -23,7 +23,7 @@ from fastdqn.options.game import OWN_GAME, PRESENTATIONS, ProtocolName
 from fastdqn.options.groups import Groups, check, defaults_of, flag_of, groups_of, options_from
 from fastdqn.options.idle import idle_notes, refuse_idle
 from fastdqn.options.parts import VARIANTS
-from fastdqn.options.presets import NO_EPSILON, changed, record_changes, with_names
+from fastdqn.options.presets import NO_EPSILON, agents_of, changed, record_changes, with_names
 from fastdqn.options.ranks import published_changes
 from fastdqn.options.run import STOP_EPSILON, RunOptions
 from fastdqn.terminal import complain, console
@@ -185,7 +185,8 @@ def _defaults(options_type: type[OptionsT], words: Sequence[str], game: str, dev
     if chosen.parts is not None and not explores and flag("noisy", words, chosen.parts.noisy):
         defaults = changed(defaults, NO_EPSILON)
     if chosen.freeze is not None and chosen.dqn is not None:
-        defaults = changed(defaults, record_changes(chosen.dqn.agent))
+        for changes in record_changes(chosen.dqn.agent, rom):
+            defaults = changed(defaults, changes)
     return defaults
 
 
@@ -195,9 +196,9 @@ def _check_has(groups: Groups, agent: AgentName) -> None:
     Raises:
         UserError: with the first script of the ladder that has it.
     """
-    needed = AGENTS[agent].needs
-    if groups.dqn is None or needed is None or getattr(groups, needed) is not None:
+    if agent in agents_of(groups):
         return
+    needed = AGENTS[agent].needs
     having = [path.name for path in scripts().values() if f"\n    {needed}: " in path.read_text(encoding="utf-8")]
     said = f"; {having[0]} has it" if having else ""
     raise UserError(f"This script lacks what the agent {agent} is made of{said}.")

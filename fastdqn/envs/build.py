@@ -111,6 +111,7 @@ def describe(game: GameOptions, wrappers: str) -> str:
     parts = [
         *([] if game.protocol is None else [f"protocol {game.protocol}"]),
         f"{wrappers} of the whole picture in gray" if custom else wrappers,
+        *(["the playing area alone"] if game.crop else []),
         f"frame skip {game.frame_skip}",
         f"no-ops {'1-' + str(game.noop_max) if game.noop_max else 'none'}",
         f"stack {game.frame_stack}",
@@ -149,8 +150,8 @@ def _yes(flag: bool) -> str:
 
 def _check_emulator(name: str, game: GameOptions) -> None:
     """Refuse settings of Atari's emulator."""
-    if game.sticky_actions > 0 or game.full_action_set:
-        flag = "--sticky-actions" if game.sticky_actions > 0 else "--full-action-set"
+    asked = {"sticky_actions": game.sticky_actions > 0, "full_action_set": game.full_action_set, "crop": game.crop}
+    for flag in (flag_of(GameOptions, field) for field, given in asked.items() if given):
         raise UserError(f"{flag} is a setting of Atari's emulator, which {name} does not have.")
 
 

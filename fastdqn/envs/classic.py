@@ -16,7 +16,7 @@ import numpy as np
 from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
-from fastdqn.envs.frames import FrameStore
+from fastdqn.envs.frames import FrameStore, playing_area
 from fastdqn.types import EpisodeEnd, Frame, LazyFrames
 
 Info = dict[str, Any]
@@ -157,9 +157,10 @@ class ProcessFrame84(gymnasium.ObservationWrapper[Any, Any, Any]):
     def observation(self, observation: NDArray[np.uint8]) -> Frame:
         rgb = observation.astype(np.float32)
         luminance = rgb[:, :, 0] * 0.299 + rgb[:, :, 1] * 0.587 + rgb[:, :, 2] * 0.114
-        resized = cv2.resize(luminance, (84, 110), interpolation=cv2.INTER_AREA)
+        height, rows = playing_area(84)
+        resized = cv2.resize(luminance, (84, height), interpolation=cv2.INTER_AREA)
         frame = self._store.new()
-        frame[:, :, 0] = resized[18:102]  # towards zero, as astype does
+        frame[:, :, 0] = resized[rows]  # towards zero, as astype does
         return frame
 
 

@@ -8,6 +8,17 @@ import numpy as np
 
 from fastdqn.types import Frame
 
+WHOLE_ROWS, FIRST_ROW, SIDE = 110, 18, 84
+"""DQN's frames of 2013: the screen squeezed to 84x110, of which 84 rows are kept (Mnih et al. 2013, "Playing Atari with
+Deep Reinforcement Learning", section 4.1); which ones are the 2017 post's.
+"""
+
+
+def playing_area(side: int) -> tuple[int, slice]:
+    """Return the height to which a screen is squeezed whose playing area is to be `side` pixels high, and its rows."""
+    first = round(side * FIRST_ROW / SIDE)
+    return round(side * WHOLE_ROWS / SIDE), slice(first, first + side)
+
 
 class FrameStore:
     """Hands out frames that lie in slabs of their own, apart from the heap.

@@ -6,9 +6,10 @@ What plays is the same as in `classic.py` (a test plays both side by side). What
 * `cv2.cvtColor` and `cv2.resize` work on uint8 and write straight into the frame that is kept;
 * one Python call for each env step instead of nine nested ones.
 
-What is shown differs in two ways: the full screen squeezed to 84x84 instead of 84x110 cropped, and OpenCV's
-rounding. And where a skip is cut short by a lost life or the end of a game, the frame is the last screen alone
-instead of the maximum of two; nothing is learnt from it, its discount is 0. A truncated skip does show the maximum.
+What is shown differs in two ways: the full screen squeezed to 84x84 instead of 84x110 cropped, unless `crop` asks for
+that, and OpenCV's rounding. And where a skip is cut short by a lost life or the end of a game, the frame is the last
+screen alone instead of the maximum of two; nothing is learnt from it, its discount is 0. A truncated skip does show the
+maximum.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from fastdqn.envs.classic import FrameEnv, Info, waits_for_fire
-from fastdqn.envs.frames import FrameStore
+from fastdqn.envs.frames import FrameStore, playing_area
 from fastdqn.options.game import GameOptions
 from fastdqn.types import EpisodeEnd, Frame, LazyFrames
 
@@ -72,6 +73,8 @@ class OpenCVAtari(gymnasium.Env[Any, Any]):
         self._newest = np.zeros(shape, np.uint8)
         self._gray = np.zeros(shape[:2], np.uint8)
         self._has_older = False
+        height, self._rows = playing_area(side) if game.crop else (side, slice(0, side))
+        self._squeezed = np.empty((height, side), np.uint8)  # what rows are kept of
         self._store = FrameStore((1, side, side))
         self._frames: deque[Frame] = deque(maxlen=game.frame_stack)
         self._lives = 0
@@ -158,7 +161,11 @@ class OpenCVAtari(gymnasium.Env[Any, Any]):
             screen = np.maximum(self._older, screen, out=self._older)
         cv2.cvtColor(screen, cv2.COLOR_RGB2GRAY, dst=self._gray)
         frame = self._store.new()
-        cv2.resize(self._gray, (self._side, self._side), dst=frame[0], interpolation=cv2.INTER_AREA)
+        if not self.game.crop:
+            cv2.resize(self._gray, (self._side, self._side), dst=frame[0], interpolation=cv2.INTER_AREA)
+            return frame
+        cv2.resize(self._gray, self._squeezed.shape[::-1], dst=self._squeezed, interpolation=cv2.INTER_AREA)
+        frame[0] = self._squeezed[self._rows]
         return frame
 
     def _noop_reset(self, seed: int | None) -> None:

@@ -16,6 +16,7 @@ import psutil
 from ale_py.vector_env import AtariVectorEnv
 from numpy.typing import NDArray
 
+from fastdqn.envs.frames import playing_area
 from fastdqn.errors import RunError, UserError
 from fastdqn.options.game import GameOptions
 from fastdqn.seeds import game_seed
@@ -93,6 +94,7 @@ class AtariVector(NothingUnfinished):
         threads: int,
         side: int = 84,
     ) -> None:
+        height, self._rows = playing_area(side) if game.crop else (side, slice(0, side))
         emulator: Any = ale_py
         emulator.ALEInterface.setLoggerMode(emulator.LoggerMode.Error)
         self.env: Any = AtariVectorEnv(
@@ -102,7 +104,7 @@ class AtariVector(NothingUnfinished):
             max_num_frames_per_episode=game.frame_limit,
             repeat_action_probability=game.sticky_actions,
             full_action_space=game.full_action_set,
-            img_height=side,
+            img_height=height,
             img_width=side,
             stack_num=1,
             frameskip=game.frame_skip,
@@ -136,7 +138,7 @@ class AtariVector(NothingUnfinished):
         self._resets[:] = self._since[:] = 0
         self._sent.clear()
         self._note(info)
-        self.newest = frames[:, 0]
+        self.newest = frames[:, 0, self._rows]
         return self.newest
 
     def _note(self, info: Mapping[str, Any]) -> None:
@@ -171,14 +173,14 @@ class AtariVector(NothingUnfinished):
             self._forget()
         self._score += reward
         self._begin, self._length, self._truncated = begin, length, truncated
-        self.newest = frames[:, 0]
+        self.newest = frames[:, 0, self._rows]
         raw = reward.astype(np.float32)
         if self._anew.any():
             reset = reset | self._anew
             raw[self._anew] = 0.0
             self._anew = np.zeros(self.num_envs, bool)
         return VectorStep(
-            frames[:, 0], np.sign(raw) if self._clip else raw, terminated, truncated & ~terminated, reset, episodes
+            self.newest, np.sign(raw) if self._clip else raw, terminated, truncated & ~terminated, reset, episodes
         )
 
     def _forget(self) -> None:
@@ -243,13 +245,13 @@ class AtariVector(NothingUnfinished):
         All games must be where they were at the same time, but have begun at different times. Until it is its turn, a
         game is played with no-ops; it may end, and so be reset, by that, and so some resets are kept for later.
         """
-        frames, info = self.env.reset(seed=self.seeds)
+        shown, info = self.env.reset(seed=self.seeds)
+        frames: Frame = shown[:, 0, self._rows]
         begin = info["frame_number"] - info["episode_frame_number"]
         done = np.zeros(self.num_envs, np.int64)
         starts = len(actions) - lengths
         while (few := done < np.where(starts == 0, resets, resets - SPARE_RESETS)).any():
-            shown, info = self._reset_some(few)
-            frames = shown[:, None]
+            frames, info = self._reset_some(few)
             done += few
         begin = info["frame_number"] - info["episode_frame_number"]
         for row in range(len(actions) + 1):
@@ -265,22 +267,22 @@ class AtariVector(NothingUnfinished):
                 done += few
             if late.any():
                 frames, info = self._reset_some(np.zeros(self.num_envs, bool))
-                frames = frames[:, None]
                 begin = info["frame_number"] - info["episode_frame_number"]
             if row == len(actions):
                 break
             sent = np.where(starts <= row, actions[row], 0).astype(np.int64)
             self.env.send(sent)
-            frames, _, _, _, info = self.env.recv()
+            shown, _, _, _, info = self.env.recv()
+            frames = shown[:, 0, self._rows]
             now = info["frame_number"] - info["episode_frame_number"]
             done += now != begin
             begin = now
-        return frames[:, 0]
+        return frames
 
     def _reset_some(self, games: NDArray[np.bool_]) -> tuple[Frame, Mapping[str, Any]]:
         """Reset these games, (N,), and return the newest frames of all, (N, H, W), and what the emulators say."""
         frames, info = self.env.reset(options={"reset_mask": games})
-        return frames[:, 0], info
+        return frames[:, 0, self._rows], info
 
 
 def distinct_seeds(seed: np.random.SeedSequence, count: int) -> NDArray[np.int64]:

@@ -11,6 +11,7 @@ SAID: Mapping[str, str | None] = {
     "frame_skip": None,
     "noop_max": None,
     "frame_stack": None,
+    "crop": None,
     "episodic_life": None,
     "clip_rewards": None,
     "fire_reset": None,

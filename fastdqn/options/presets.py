@@ -72,13 +72,17 @@ PRESETS = {
 """The four presets of the 2017 post. 50 million env steps are Nature DQN's 200 million frames."""
 
 _RECORD: Changes = {
-    "dqn": {"replay_size": 49_152, "batch_size": 2, "n_step": 1, "learning_rate": 7e-4},
+    "dqn": {"replay_size": 49_152, "batch_size": 4, "n_step": 1, "learning_rate": 7e-4, "epsilon_decay": 40_000},
     "parts": {"prioritized": True, "importance_exponent": 0.0, "importance_final": 0.0, "priority_floor": 1e-3},
     "agent": {"target_average": 0.01, "act_with": "target"},
-    "returns": {"trace_decay": 0.8, "refresh_env_steps": 16_384},
+    "returns": {"trace_decay": 0.9, "refresh_env_steps": 4_096},
     "freeze": {"freeze_share": 0.88, "freeze_slack": 0.06},
 }
 """What differs from pong-fast where Pong is solved for the clock (LOG.md)."""
+
+_PLAYING_AREA: Changes = {"game": {"crop": True}, "vector": {"frame_size": 64}}
+"""Pong's screen has all that matters in its playing area, and above it the score. So small, the area keeps as many rows
+as it has in the whole screen at 84x84."""
 
 NO_EPSILON: Changes = {"dqn": {"epsilon_start": 0.0, "epsilon_final": 0.0}}
 """As noisy layers want it (Fortunato et al. 2018, section 3)."""
@@ -109,6 +113,13 @@ def default_agent(groups: Groups, name: str, rom: str, variant: str | None = Non
     if by_name or (groups.vector is None and any(preset.rom == rom for preset in PRESETS.values())):
         return "post2017"
     return "rainbow" if variant == "rainbow" else "nature"
+
+
+def agents_of(groups: Groups) -> list[AgentName]:
+    """Return the agents that a script with these groups can have; the others are made of parts that it lacks."""
+    if groups.dqn is None:
+        return list(AGENTS)
+    return [name for name, one in AGENTS.items() if one.needs is None or getattr(groups, one.needs) is not None]
 
 
 def with_names(
@@ -159,6 +170,8 @@ def variant_changes(variant: Variant, dqn: DQNOptions, steps: int = 2) -> Change
     }
 
 
-def record_changes(agent: AgentName) -> Changes:
-    """Return what the run for the clock changes in pong-fast; nothing for other agents."""
-    return _RECORD if agent == "pong-fast" else {}
+def record_changes(agent: AgentName, rom: str) -> list[Changes]:
+    """Return what the run for the clock changes in pong-fast, and how it shows Pong; nothing for other agents."""
+    if agent != "pong-fast":
+        return []
+    return [_RECORD, _PLAYING_AREA] if rom == "pong" else [_RECORD]

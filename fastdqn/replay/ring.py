@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import cv2
 import numpy as np
 import psutil
 import torch
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fastdqn.errors import UserError
+from fastdqn.replay.interleaved import interleaved
 from fastdqn.replay.memory import empty_frames, replay_device
 from fastdqn.replay.saving import RowSaver
 from fastdqn.replay.windows import Windows
@@ -336,19 +336,9 @@ class FrameReplay:
         where = self.slots(time.unsqueeze(1) - self._back, game.unsqueeze(1))  # (B, C)
         where = torch.where(self._back <= age, where, self._zero)
         if self._channels_last:
-            return self._interleaved(where)
+            return interleaved(self._frames, where, self._shape)
         stacks = self._frames.index_select(0, where.flatten()).view(len(time), self._stack, *self._shape)
         return stacks.to(self.learner_device)
-
-    def _interleaved(self, where: Tensor) -> Tensor:
-        """Return the stacks (B, C, H, W) of the frames at `where`, (B, C), with channels last.
-
-        Bytes are reordered sooner than floats.
-        """
-        planes = self._frames.index_select(0, where.t().flatten()).view(self._stack, -1, 1).numpy()
-        stacks = torch.empty(len(where), *self._shape, self._stack, dtype=torch.uint8)
-        cv2.merge(list(planes), stacks.numpy().reshape(-1, 1, self._stack))
-        return stacks.permute(0, 3, 1, 2)
 
     def _put_frames(self, frames: Frame, turn: int) -> None:
         begin = self.begin_of(self._host_head)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fastdqn import process
+from fastdqn.errors import RunError
 from fastdqn.options.run import RunOptions
 from fastdqn.runs.checkpoint import Checkpoints, Saved
 from fastdqn.states import Part, abandon
@@ -86,9 +87,29 @@ class Checkpointing:
             again()
             self._say_saved(self._files.ended(wait=True))
 
-    def missing(self, env_steps: int) -> bool:
-        """Tell whether the newest checkpoint is not of `env_steps`."""
-        return self._on() and self._newest != env_steps
+    def finish(self, env_steps: int, write: Callable[[], None], promised: bool) -> None:
+        """Wait for what is being written, and let `write` begin one of the end, after `env_steps`, unless it is there.
+
+        Args:
+            env_steps: of the end.
+            write: begins a checkpoint of now.
+            promised: whether one has to be there; else one that fails is said, and the run is over without it.
+
+        Raises:
+            OSError: it cannot be written.
+            RunError: it cannot be made, and was promised.
+        """
+        self.ended(write, wait=True)
+        if not self._on() or self._newest == env_steps:
+            return
+        try:
+            write()
+        except RunError as error:  # games that are a step ahead may fail in one that this run does not need
+            if promised:
+                raise
+            self._say(f"no checkpoint of the end: {error}")
+            return
+        self.ended(write, wait=True)
 
     def _on(self) -> bool:
         return self._run.checkpoints and bool(self.parts)

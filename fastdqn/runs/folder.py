@@ -88,6 +88,13 @@ def _check_groups(config: Mapping[str, Any]) -> None:
             raise TypeError(f"the options of {name} must be plain values")
 
 
+def reason_of(run: Path) -> str | None:
+    """Return why a run was over, as its summary says, None without one."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        return str(json.loads((run / "summary.json").read_text(encoding="utf-8"))["reason"])
+    return None
+
+
 def new_folder(parent: Path, game: str, script: str) -> Path:
     """Make and return runs/<time>-<game>-<script>; two runs of one second get different folders."""
     parent.mkdir(parents=True, exist_ok=True)

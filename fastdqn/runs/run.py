@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,6 +26,7 @@ from fastdqn.runs.folder import (
     hold,
     let_go,
     new_folder,
+    reason_of,
     remove_unfinished,
     saving,
     version,
@@ -314,7 +314,7 @@ class Run:
         return Limits.of(run.stop_score, run.max_env_steps, run.max_minutes, time.monotonic() - process.elapsed())
 
     def _finish(self) -> None:
-        before = self._reason_before() if self._is_as_resumed() else None
+        before = reason_of(self.folder) if self._is_as_resumed() else None
         if before is not None and self.reason == "interrupted":
             self._progress.say(f"stopped at env step {self.env_steps:,}, where it was resumed: nothing was played")
             return
@@ -325,26 +325,9 @@ class Run:
             return
         summary = self._save()
         with saving(self.folder):
-            self._checkpointing.ended(self._checkpoint, wait=True)
-            if self._checkpointing.missing(self.env_steps):
-                self._checkpoint_of_the_end()
+            promised = self.reason == "interrupted"  # by the exit code
+            self._checkpointing.finish(self.env_steps, self._checkpoint, promised)
         self._progress.say(ending(summary))
-
-    def _checkpoint_of_the_end(self) -> None:
-        try:
-            self._checkpoint()
-        except RunError as error:  # games that are a step ahead may fail in one that this run does not need
-            if self.reason == "interrupted":  # the exit code would promise a checkpoint
-                raise
-            self._progress.say(f"no checkpoint of the end: {error}")
-            return
-        self._checkpointing.ended(self._checkpoint, wait=True)
-
-    def _reason_before(self) -> str | None:
-        """Return why the process before this one ended the run, as its summary says, None without one."""
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            return str(json.loads((self.folder / "summary.json").read_text(encoding="utf-8"))["reason"])
-        return None
 
     def _save(self) -> dict[str, Any]:
         """Write the weights and the summary; return the summary."""

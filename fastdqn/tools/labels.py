@@ -20,6 +20,7 @@ _SAID = ("seed", "name", "agent", "variant")
 _NAMES = {
     "center_frames": "centred frames",
     "clip_rewards": "reward clipping",
+    "crop": "frames of the playing area alone",
     "distributional": "distributional returns",
     "episodic_life": "lives as episodes",
     "fire_reset": "FIRE after a reset",

@@ -16,7 +16,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from bench import fps, fps_ladder, programs
+from bench import fps, fps_figures, fps_ladder, programs
 from bench.fps_table import print_table
 from fastdqn.errors import RunError, UserError
 from tests.helpers.scripts import ROOT, answer
@@ -29,7 +29,7 @@ def line(elapsed: float, env_steps: int, updates: int) -> dict[str, Any]:
 def test_steady_state_by_hand() -> None:
     """Updates begin at 10 s; with 3 s of warm-up the window is 13 s to 23 s: 400 env steps and 100 updates."""
     lines = [line(5, 900, 0), line(10, 1000, 1), line(11, 1004, 2), line(13, 1040, 10), line(23, 1440, 110)]
-    result = fps.steady_state(lines, 3.0, "x")
+    result = fps_figures.steady_state(lines, 3.0, "x")
     assert result == {
         "env_steps_per_s": 40.0,
         "updates_per_s": 10.0,
@@ -42,7 +42,7 @@ def test_steady_state_by_hand() -> None:
 def test_whole_rollouts_are_counted() -> None:
     """1,000 env steps every 2 s: from the second to the last of them, not to the end, at which one is half learnt."""
     counts = [(1000, 1), (1000, 8), (2000, 17), (2000, 24), (3000, 33), (3000, 40), (4000, 49), (4000, 56)]
-    result = fps.steady_state([line(10 + i, *both) for i, both in enumerate(counts)], 0.0, "x")
+    result = fps_figures.steady_state([line(10 + i, *both) for i, both in enumerate(counts)], 0.0, "x")
     assert (result["env_steps_per_s"], result["updates_per_s"], result["measured_seconds"]) == (500.0, 8.0, 4.0)
 
 
@@ -56,11 +56,11 @@ def test_whole_rollouts_are_counted() -> None:
 )
 def test_no_update_is_an_error_and_no_number(lines: list[dict[str, Any]]) -> None:
     with pytest.raises(RunError, match="made no update"):
-        fps.steady_state(lines, 3.0, "x")
+        fps_figures.steady_state(lines, 3.0, "x")
 
 
 def test_gains_are_medians_of_ratios_within_a_turn() -> None:
-    assert fps.median_ratio([20.0, 30.0, 90.0], [10.0, 10.0, 100.0]) == 2.0
+    assert fps_figures.median_ratio([20.0, 30.0, 90.0], [10.0, 10.0, 100.0]) == 2.0
 
 
 def test_sweep_values() -> None:
@@ -140,6 +140,7 @@ def test_a_script_that_fails_fails_the_bench(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "--learning-rate must be more than 0" in done.stderr
     assert "Traceback" not in done.stderr
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow
@@ -201,9 +202,9 @@ def test_what_the_ceilings_cannot_be_asked_for_has_none() -> None:
 
 def test_all_that_play_are_counted() -> None:
     """Each rank has games of its own."""
-    assert fps.playing({}) == 1
-    assert fps.playing({"players": {"players": 4}, "vector": {"num_envs": 8}}) == 4
-    assert fps.playing({"sessions": {"sessions": 3}, "ranks": {"processes": 2}}) == 6
+    assert fps_figures.playing({}) == 1
+    assert fps_figures.playing({"players": {"players": 4}, "vector": {"num_envs": 8}}) == 4
+    assert fps_figures.playing({"sessions": {"sessions": 3}, "ranks": {"processes": 2}}) == 6
 
 
 def test_players_share_the_games_of_a_ceiling() -> None:
@@ -287,9 +288,9 @@ def test_what_takes_too_long_has_failed_and_is_gone() -> None:
 def test_a_ceiling_that_failed_is_no_share() -> None:
     words = {"env": ("a",), "update": ("b",)}
     ceilings = {("env", ("a",)): [10.0, 20.0], ("update", ("b",)): [10.0]}
-    assert fps.share_of(ceilings, "env", words, [5.0, 5.0]) == pytest.approx(0.375)
-    assert fps.share_of(ceilings, "update", words, [5.0, 5.0]) is None
-    assert fps.share_of(ceilings, "env", {}, [5.0, 5.0]) is None
+    assert fps_figures.share_of(ceilings, "env", words, [5.0, 5.0]) == pytest.approx(0.375)
+    assert fps_figures.share_of(ceilings, "update", words, [5.0, 5.0]) is None
+    assert fps_figures.share_of(ceilings, "env", {}, [5.0, 5.0]) is None
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is CUDA")

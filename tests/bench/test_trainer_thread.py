@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from bench import tables, trainer_thread
-from bench.tables import NEWEST, Page
+from bench.newest import NEWEST
+from bench.pages import Page
 from bench.trainer_thread import ThreadOptions, bench, cases
 from fastdqn import process
 from fastdqn.errors import UserError

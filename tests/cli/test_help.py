@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import sys
 from pathlib import Path
 from typing import Annotated, Literal
@@ -13,6 +14,8 @@ import tyro
 from fastdqn.cli import main
 from fastdqn.cli.help import COMMON, groups_of, help_of
 from fastdqn.cli.scripts import parse
+from fastdqn.errors import UserError
+from fastdqn.options.agents import AGENTS
 from tests.helpers.scripts import ROOT, loaded
 
 SCRIPTS = sorted(path.stem for path in (ROOT / "experiments").glob("[0-9]*.py"))
@@ -77,6 +80,21 @@ def test_defaults_are_the_games(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert "\n  --[no-]double " in breakout
     assert "One of dqn, n-step, double, " in " ".join(pong.split())  # too long for the left column
     assert "\n  --precision {auto,fp32,bf16}" in pong
+
+
+@pytest.mark.parametrize("script", ["01_baseline", "06_vector_env", "09_cuda_graph", "10_rainbow", "12_atari_100k"])
+def test_the_agents_that_it_names_are_those_that_the_script_has(
+    script: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    said = printed(script, capsys).split("\n  --agent ")[1].split("\n  --")[0]
+    for agent in AGENTS:
+        named = re.search(rf"[{{,\s]{agent}[}},.]", said) is not None
+        if named:
+            parse(loaded(script).options_type, "", ["--agent", agent], script=script)
+        else:
+            with pytest.raises(UserError, match="lacks what the agent"):
+                parse(loaded(script).options_type, "", ["--agent", agent], script=script)
 
 
 OF_PICTURES = ("--protocol", "--frame-skip", "--fire-reset", "--sticky-actions", "--frame-size", "--env-threads")

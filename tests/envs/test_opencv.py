@@ -11,12 +11,14 @@ import pytest
 
 from fastdqn.envs import classic
 from fastdqn.envs.build import bare_env, build_env
+from fastdqn.envs.frames import playing_area
 from fastdqn.envs.opencv import OpenCVAtari
 from fastdqn.options.game import GameOptions
 from tests.helpers import toys
 from tests.helpers.games import PLAIN, preprocessed
 
 PONG = GameOptions(name="pong")
+CROPPED = GameOptions(name="pong", crop=True)
 
 
 class RawScreens:
@@ -103,6 +105,37 @@ def test_classic_and_opencv_play_the_same_game_and_differ_only_in_the_picture(na
         assert old_ends == new_ends
     assert ended > 0 or max_frames > 1100
     assert truncations > 0 or max_frames > 1100 or name != "pong"
+
+
+@pytest.mark.parametrize("name", ["pong", "breakout", "seaquest"])
+def test_cropped_frames_are_the_classic_ones_to_rounding(name: str) -> None:
+    game = GameOptions(name=name, episodic_life=False)
+    old, new = build_env(game, "classic"), build_env(dataclasses.replace(game, crop=True), "opencv")
+    rng = np.random.default_rng(1)
+    seen = [(old.reset(seed=2)[0], new.reset(seed=2)[0])]
+    for _ in range(200):
+        action = int(rng.integers(old.action_space.n))
+        seen.append((old.step(action)[0], new.step(action)[0]))
+    for old_obs, new_obs in seen:
+        differ = np.abs(np.asarray(old_obs).astype(int) - np.asarray(new_obs))
+        assert differ.max() <= 2  # the one rounds the gray, the other the sums
+    assert len(np.unique(np.stack([np.asarray(obs) for _, obs in seen]))) > 5
+
+
+def test_the_playing_area_of_other_sizes() -> None:
+    """At 64x64 it has as many rows as it has in the whole screen at 84x84, and they are the same but for the width."""
+    assert playing_area(84) == (110, slice(18, 102))
+    assert playing_area(64) == (84, slice(14, 78))
+    for side in range(36, 211):
+        height, rows = playing_area(side)
+        assert rows.stop - rows.start == side
+        assert 0 < rows.start < rows.stop < height
+        assert abs(rows.start / height - 18 / 110) < 0.01
+    whole, part = (OpenCVAtari(bare_env(game), game, side) for game, side in ((PONG, 84), (CROPPED, 64)))
+    shown, seen = whole.reset(seed=3)[0], part.reset(seed=3)[0]
+    assert part.observation_space.shape == seen.shape == (4, 64, 64)
+    ours, theirs = np.asarray(seen)[-1].astype(int), np.asarray(shown)[-1][14:78].astype(int)
+    assert np.abs(ours.mean(axis=1) - theirs.mean(axis=1)).max() < 1.5
 
 
 def test_opencv_frame_skip_one_still_shows_the_max_of_two() -> None:

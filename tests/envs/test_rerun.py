@@ -38,10 +38,11 @@ def breakout(**game: Any) -> AtariVector:
     return AtariVector("breakout", GameOptions(**game), 3, SEED, threads=2)
 
 
+@pytest.mark.parametrize("crop", [False, True])
 @pytest.mark.parametrize("steps", [1, pytest.param(1500, marks=pytest.mark.slow)])
-def test_emulators_resume_exactly(tmp_path: Path, steps: int) -> None:
+def test_emulators_resume_exactly(tmp_path: Path, steps: int, crop: bool) -> None:
     """Some resets later, in the middle of games that began at different times: the same from here on, resets too."""
-    there, here = breakout(), breakout()
+    there, here = breakout(crop=crop), breakout(crop=crop)
     there.reset()
     play(there, np.random.default_rng(0), steps)
     state = through_a_file(tmp_path, there)
@@ -52,7 +53,7 @@ def test_emulators_resume_exactly(tmp_path: Path, steps: int) -> None:
     np.testing.assert_array_equal(here.newest, there.newest)
     assert play(here, np.random.default_rng(1), 400) == play(there, np.random.default_rng(1), 400)
     again = through_a_file(tmp_path / "b", here)  # and once more, from a run that had been resumed
-    once_more = breakout()
+    once_more = breakout(crop=crop)
     once_more.reset()
     assert not once_more.load(again).any()
     assert play(once_more, np.random.default_rng(2), 200) == play(there, np.random.default_rng(2), 200)

@@ -144,6 +144,37 @@ def test_options_of_the_game_reach_the_emulator() -> None:
     assert line.startswith("PongNoFrameskip-v4: one game, 84x84 frames, frame skip 2")
 
 
+@pytest.mark.parametrize(("side", "height", "first"), [(84, 110, 18), (64, 84, 14)])
+@pytest.mark.parametrize("name", ["pong", "breakout", "seaquest"])
+def test_the_playing_area_is_rows_of_the_whole_screen(name: str, side: int, height: int, first: int) -> None:
+    game = GameOptions(name=name, crop=True)
+    ours = AtariVector(name, game, 2, SEED, 2, side)
+    whole = AtariVectorEnv(
+        name,
+        2,
+        img_height=height,
+        img_width=side,
+        stack_num=1,
+        frameskip=4,
+        noop_max=30,
+        use_fire_reset=True,
+        life_loss_info=True,
+        reward_clipping=False,
+        repeat_action_probability=0.0,
+    )
+    rows = slice(first, first + side)
+    frames, _ = whole.reset(seed=ours.seeds)
+    np.testing.assert_array_equal(ours.reset(), frames[:, 0, rows])
+    assert ours.obs_shape == (4, side, side)
+    for action in np.random.default_rng(0).integers(ours.num_actions, size=(60, 2)):
+        ours.send(action)
+        step = ours.recv()
+        frames = whole.step(action)[0]
+        np.testing.assert_array_equal(step.frames, frames[:, 0, rows])
+        np.testing.assert_array_equal(ours.newest, step.frames)
+    assert f"{side}x{side} frames, the playing area alone" in describe_games(ours, game)
+
+
 def test_more_games_than_memory_are_refused() -> None:
     with pytest.raises(UserError, match=r"--num-envs 66 would fit"):
         check_num_envs(100, available_bytes=100_000_000)

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from fastdqn.replay.ring import FrameReplay
+from fastdqn.replay import ring
 
 aten = torch.ops.aten
 WAITING = {
@@ -88,10 +88,9 @@ class _Nothing:
     def synchronize(self) -> None: ...
 
 
-def _gather(replay: FrameReplay, where: Tensor) -> Tensor:
+def _gather(frames: Tensor, where: Tensor, shape: tuple[int, int]) -> Tensor:
     """As on a GPU: channels are not laid out last, which OpenCV does on the CPU and no graph sees."""
-    frames: Any = replay
-    return frames._frames.index_select(0, where.flatten()).view(len(where), -1, *frames._shape)
+    return frames.index_select(0, where.flatten()).view(len(where), -1, *shape)
 
 
 def graphs_without_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,4 +106,4 @@ def graphs_without_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("Stream", "Event", "current_stream"):
         monkeypatch.setattr(torch.cuda, name, _Nothing)
     monkeypatch.setattr(torch.cuda, "stream", lambda _: contextlib.nullcontext())
-    monkeypatch.setattr(FrameReplay, "_interleaved", _gather)
+    monkeypatch.setattr(ring, "interleaved", _gather)

@@ -53,15 +53,16 @@ def test_a_preset_sets_what_a_script_has() -> None:
 def test_the_record_has_settings_of_its_own() -> None:
     options = parse(FASTEST, "--device", "cpu")
     network, side, threads = options.agent.network, options.vector.frame_size, options.run.threads
-    assert (options.game.name, options.dqn.agent, network, side, threads) == ("pong", "pong-fast", "nature", 84, None)
+    assert (options.game.name, options.dqn.agent, network, side, threads) == ("pong", "pong-fast", "nature", 64, None)
+    assert options.game.crop
     assert options == parse(FASTEST, "--device", "cpu", "--agent", "pong-fast")
     fast = AGENTS["pong-fast"].settings["dqn"]
-    assert (options.dqn.n_step, options.returns.trace_decay, options.agent.act_with) == (1, 0.8, "target")
+    assert (options.dqn.n_step, options.returns.trace_decay, options.agent.act_with) == (1, 0.9, "target")
     assert (options.vector.num_envs, options.agent.gradient_threads) == (16, 1)
     assert options.dqn.epsilon_final == 0.02  # the least with which games count
     small = parse(FASTEST, "--network", "narrow", "--device", "cpu")
     network, side, stack = small.agent.network, small.vector.frame_size, small.game.frame_stack
-    assert (network, side, stack) == ("narrow", 84, 4)
+    assert (network, side, stack) == ("narrow", 64, 4)
     assert (small.vector.num_envs, small.agent.gradient_threads, small.run.threads) == (16, 1, None)
     cuda = parse(FASTEST, "--cuda")
     assert dataclasses.replace(cuda, run=options.run) == options  # on a GPU the same
@@ -78,3 +79,6 @@ def test_other_games_keep_their_own_settings() -> None:
     options = parse(FASTEST, "--game", "breakout", "--network", "narrow")
     assert (options.dqn, options.freeze.freeze_share) == (parse("10_rainbow", "--game", "breakout").dqn, None)
     assert (options.agent.network, options.run.threads) == ("narrow", None)
+    assert (options.game.crop, options.vector.frame_size) == (False, 84)
+    other = parse(FASTEST, "--game", "breakout", "--agent", "pong-fast")  # what is outside the area may matter there
+    assert (other.game.crop, other.vector.frame_size, other.freeze.freeze_share) == (False, 84, 0.88)

@@ -1,0 +1,47 @@
+"""Which data in bench/results feed which table of the pages."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from bench.records import Setting
+
+
+class Sources(NamedTuple):
+    """Which data feed which table: names in bench/results."""
+
+    ladder: str  # of bench/fps.py, without the ending; its picture stands beside it
+    ladder_before: str  # the same on an older processor
+    steps: str  # of bench/fps.py --sweep
+    parts: str
+    pong: tuple[Setting, ...]
+    pong_gpu: tuple[Setting, ...]  # on a GPU: too few, or not all of them solved
+    pong_older_code: tuple[Setting, ...]  # by the rules of now
+    pong_before: tuple[Setting, ...]  # by older rules
+    variants: str  # a folder with a run's folder for each of VARIANTS
+    actor_critics: str  # of bench/fps.py --only "20, 21 --players 1, ..."
+    trainer_thread: str  # of bench/trainer_thread.py
+
+
+NEWEST = Sources(
+    ladder="20261124-032547-fps-cpu",
+    ladder_before="20261122-054313-fps-cpu",
+    steps="20261121-123913-sweep-cpu",
+    parts="20261122-201750-sweep-cpu",
+    pong=(Setting("11", "pong-11-amx-seed", (0, 1, 2, 3, 4)), Setting("11", "pong-11-zen4-seed", (0, 1, 2, 3, 4))),
+    pong_gpu=(
+        Setting("11", "pong-11-h100-seed", (0, 1)),
+        Setting("11 --num-envs 32 --game-groups 2", "pong-11-h100-32-seed", (0, 1, 2, 3, 4)),
+    ),
+    pong_older_code=(Setting("11", "pong-11-seed", (0, 1, 2, 3, 4)),),
+    pong_before=(
+        Setting("11", "pong-11-4samples-seed", (0, 1, 2, 3)),
+        Setting("11 --precision fp32", "pong-11-4samples-fp32-seed", (0,)),
+        Setting("11 --small", "pong-11-small-4samples-seed", (0, 1, 3)),
+        Setting("11 --small", "pong-11-small-4samples-seed", (2, 4, 5)),
+        Setting("09 --agent pong-fast", "pong-fast-cpu-seed", (0, 1)),
+    ),
+    variants="variants-pong-4samples",
+    actor_critics="20261123-194413-fps-cpu",
+    trainer_thread="20261124-012834-trainer-thread",
+)
