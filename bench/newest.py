@@ -28,12 +28,16 @@ NEWEST = Sources(
     ladder_before="20261122-054313-fps-cpu",
     steps="20261121-123913-sweep-cpu",
     parts="20261122-201750-sweep-cpu",
-    pong=(Setting("11", "pong-11-amx-seed", (0, 1, 2, 3, 4)), Setting("11", "pong-11-zen4-seed", (0, 1, 2, 3, 4))),
+    pong=(Setting("11", "pong-11-area-zen4-seed", (0, 1, 2, 3, 4)),),
     pong_gpu=(
         Setting("11", "pong-11-h100-seed", (0, 1)),
         Setting("11 --num-envs 32 --game-groups 2", "pong-11-h100-32-seed", (0, 1, 2, 3, 4)),
     ),
-    pong_older_code=(Setting("11", "pong-11-seed", (0, 1, 2, 3, 4)),),
+    pong_older_code=(
+        Setting("11", "pong-11-amx-seed", (0, 1, 2, 3, 4)),
+        Setting("11", "pong-11-zen4-seed", (0, 1, 2, 3, 4)),
+        Setting("11", "pong-11-seed", (0, 1, 2, 3, 4)),
+    ),
     pong_before=(
         Setting("11", "pong-11-4samples-seed", (0, 1, 2, 3)),
         Setting("11 --precision fp32", "pong-11-4samples-fp32-seed", (0,)),

@@ -7,14 +7,15 @@ nothing until a test of its points says that it loses too many. Meanwhile nothin
 the replay, and the schedules of epsilon, step size and beta stand still.
 
 The rest is settings (the agent pong-fast, and fastdqn/options/presets.py). It learns lambda-returns of the values that
-an average of the weights gave while it played, all computed anew now and then, so that no target network is asked; two
-samples for each env step, drawn by priority from the newest 49,152 env steps. Frames are centered, and the step size
-falls.
+an average of the weights gave while it played, all computed anew every 4,096 env steps, so that no target network is
+asked; four samples for each env step, drawn by priority from the newest 49,152. Frames are centered, the step size
+falls, and of Pong's screen the playing area is shown, at 64x64 (--crop).
 
 And all that can wait is done while the emulators play: once there are frames, actions are chosen and sent, and only
 then is the step stored, counted and learnt from. Several groups of games (--game-groups) can take turns.
 
-Differs from 10: the freeze trial; lambda-returns; that order; settings of its own for pong-fast; --device is auto.
+Differs from 10: the freeze trial; lambda-returns; that order; settings of its own for pong-fast, and Pong's frames;
+--device is auto.
 """
 
 import startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports below
