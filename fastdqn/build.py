@@ -22,7 +22,6 @@ from fastdqn.algorithms.exploration import EpsilonGreedy, Player, VectorEpsilonG
 from fastdqn.algorithms.form import PLAIN, Form
 from fastdqn.algorithms.losses import clipped_td_errors, rescaled, squared_td_errors
 from fastdqn.algorithms.objectives import CategoricalObjective, HistogramObjective, Objective, ValueObjective
-from fastdqn.build_replay import build_device_replay, build_list_replay
 from fastdqn.envs.build import PlayEnv, Wrappers, build_described, build_env, spaces_of
 from fastdqn.envs.many import build_games, num_envs_of
 from fastdqn.envs.vector import VectorEnv, check_num_envs
@@ -40,10 +39,19 @@ from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions, UpdateOpt
 from fastdqn.options.game import GameOptions, PlayerOptions, TurnOptions, VectorOptions
 from fastdqn.options.parts import PartOptions, ReturnOptions
 from fastdqn.options.run import RunOptions
-from fastdqn.replay.memory import describe_frame_replay, describe_replay
+from fastdqn.replay.memory import (
+    check_device_memory,
+    check_memory,
+    describe_frame_replay,
+    describe_replay,
+    replay_device,
+)
 from fastdqn.replay.nstep import NStep
 from fastdqn.replay.prioritized import DeviceReplay, PrioritizedReplay
+from fastdqn.replay.returns import ReturnReplay
+from fastdqn.replay.ring import MOST_ACTIONS, FrameReplay
 from fastdqn.replay.stacks import GameStacks
+from fastdqn.replay.transitions import TransitionList
 from fastdqn.schedules import linear
 from fastdqn.seam import Descent
 from fastdqn.seeds import Seeds, as_int, seeds_of, torch_generator
@@ -221,6 +229,51 @@ def build_learner(
     objective = _objective_of(dqn, parts, device, bootstrap)
     online = network().to(device)
     return DQNLearner(online, network, settings, form, objective, noise, descent, augmentation)
+
+
+def build_list_replay(seeds: Seeds, dqn: DQNOptions, obs_shape: tuple[int, int, int]) -> TransitionList:
+    """Return the empty replay of observations (C, H, W).
+
+    Raises:
+        UserError: it will not fit into the memory that is available now.
+    """
+    check_memory(dqn.replay_size, frame_bytes=math.prod(obs_shape[1:]))
+    return TransitionList(dqn.replay_size, np.random.default_rng(seeds.replay))
+
+
+def build_device_replay(
+    seeds: Seeds,
+    dqn: DQNOptions,
+    envs: VectorEnv,
+    device: torch.device,
+    parts: PartOptions | None = None,
+    returns: ReturnOptions | None = None,
+    channels_last: bool = False,
+) -> DeviceReplay:
+    """Return the empty replay of frames on `device`, drawn from uniformly or by priority, with or without returns.
+
+    Raises:
+        UserError: it will not fit, is too small for so many games, or cannot hold so many actions.
+    """
+    if envs.num_actions > MOST_ACTIONS:
+        raise UserError(
+            f"The game has {envs.num_actions} actions, and a replay on the device that trains holds at most "
+            f"{MOST_ACTIONS}; the scripts without one take more."
+        )
+    check_device_memory(dqn.replay_size, replay_device(device), math.prod(envs.obs_shape[1:]))
+    size = (dqn.replay_size, envs.num_envs, envs.obs_shape[1:], envs.obs_shape[0])
+    rest = (dqn.gamma, device, as_int(seeds.replay), channels_last, lambda: envs.newest)
+    if returns is not None and returns.trace_decay is not None:
+        many = (returns.trace_decay, returns.block_steps, returns.refresh_env_steps)
+        limits = (-math.inf, math.inf)
+        if parts is not None and parts.distributional:
+            limits = (parts.value_min, parts.value_max)
+        frames = ReturnReplay(*many, *size, *rest, limits=limits)
+    else:
+        frames = FrameReplay(*size, dqn.n_step, *rest)
+    if parts is None or not parts.prioritized:
+        return frames
+    return PrioritizedReplay(frames, parts.priority_exponent, parts.priority_floor)
 
 
 def build_player(env: PlayEnv, seed: int, dqn: DQNOptions, network: nn.Module, env_steps: int = 0) -> Player:

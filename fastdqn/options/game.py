@@ -52,9 +52,6 @@ class GameOptions:
     """A game starts with 1 to this many no-op frames; 0 turns them off (Mnih et al. 2015)."""
     frame_stack: int = 4
     """Frames that make up one observation."""
-    crop: bool = False
-    """Show the playing area alone, as DQN did in 2013 and 01 to 04 always do: of the screen squeezed to 84x110, rows 18
-    to 101, or as much of a frame of another size."""
     episodic_life: bool = True
     """A lost life ends the learning episode; the score stays the whole game's."""
     clip_rewards: bool = True
@@ -67,6 +64,9 @@ class GameOptions:
     """All 18 joystick actions instead of those that the game uses (Machado et al. 2018)."""
     max_frames: int | None = 108_000
     """A game is truncated after this many frames (108,000 = 30 minutes of play); None for no limit."""
+    crop: bool = False
+    """Show the playing area alone, as DQN did in 2013 and the classic wrappers always do: of the screen squeezed to
+    84x110, rows 18 to 101, or as much of a frame of another size."""
 
     @property
     def frame_limit(self) -> int:
