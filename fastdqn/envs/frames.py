@@ -20,6 +20,11 @@ def playing_area(side: int) -> tuple[int, slice]:
     return round(side * WHOLE_ROWS / SIDE), slice(first, first + side)
 
 
+def shown_rows(side: int, crop: bool) -> tuple[int, slice]:
+    """Return the height to which a screen is squeezed and the rows that are shown, all or the playing area's."""
+    return playing_area(side) if crop else (side, slice(0, side))
+
+
 class FrameStore:
     """Hands out frames that lie in slabs of their own, apart from the heap.
 

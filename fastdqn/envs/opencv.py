@@ -23,7 +23,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from fastdqn.envs.classic import FrameEnv, Info, waits_for_fire
-from fastdqn.envs.frames import FrameStore, playing_area
+from fastdqn.envs.frames import FrameStore, shown_rows
 from fastdqn.options.game import GameOptions
 from fastdqn.types import EpisodeEnd, Frame, LazyFrames
 
@@ -73,7 +73,7 @@ class OpenCVAtari(gymnasium.Env[Any, Any]):
         self._newest = np.zeros(shape, np.uint8)
         self._gray = np.zeros(shape[:2], np.uint8)
         self._has_older = False
-        height, self._rows = playing_area(side) if game.crop else (side, slice(0, side))
+        height, self._rows = shown_rows(side, game.crop)
         self._squeezed = np.empty((height, side), np.uint8)  # what rows are kept of
         self._store = FrameStore((1, side, side))
         self._frames: deque[Frame] = deque(maxlen=game.frame_stack)

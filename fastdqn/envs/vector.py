@@ -16,7 +16,7 @@ import psutil
 from ale_py.vector_env import AtariVectorEnv
 from numpy.typing import NDArray
 
-from fastdqn.envs.frames import playing_area
+from fastdqn.envs.frames import shown_rows
 from fastdqn.errors import RunError, UserError
 from fastdqn.options.game import GameOptions
 from fastdqn.seeds import game_seed
@@ -94,7 +94,7 @@ class AtariVector(NothingUnfinished):
         threads: int,
         side: int = 84,
     ) -> None:
-        height, self._rows = playing_area(side) if game.crop else (side, slice(0, side))
+        height, self._rows = shown_rows(side, game.crop)
         emulator: Any = ale_py
         emulator.ALEInterface.setLoggerMode(emulator.LoggerMode.Error)
         self.env: Any = AtariVectorEnv(
