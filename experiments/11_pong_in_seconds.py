@@ -9,7 +9,7 @@ the replay, and the schedules of epsilon, step size and beta stand still.
 The rest is settings (the agent pong-fast, and fastdqn/options/presets.py). It learns lambda-returns of the values that
 an average of the weights gave while it played, all computed anew every 4,096 env steps, so that no target network is
 asked; four samples for each env step, drawn by priority from the newest 49,152. Frames are centered, the step size
-falls, and of Pong's screen the playing area is shown, at 64x64 (--crop).
+falls, and of Pong's screen the playing area is shown, at 60x60 (--crop).
 
 And all that can wait is done while the emulators play: once there are frames, actions are chosen and sent, and only
 then is the step stored, counted and learnt from. Several groups of games (--game-groups) can take turns.
@@ -162,7 +162,7 @@ def train(options: Options) -> Run:
                     learner.sync_target()
             with run.timed("replay"):
                 recorder.note()
-            if run.updates and diagnostics.due(run.env_steps):
+            if run.updates and not trial.frozen and diagnostics.due(run.env_steps):
                 with run.timed("reports"):
                     run.report(*diagnostics.report())
     return run

@@ -32,7 +32,7 @@ from fastdqn.execution.ranks import ALONE, Ranks
 from fastdqn.execution.wire import window_for
 from fastdqn.forms import fastest_form
 from fastdqn.networks.qnetwork import HeadParts, QNetwork
-from fastdqn.networks.torso import NATURE, SIZES
+from fastdqn.networks.torso import NATURE, SIZES, describe_unread
 from fastdqn.nouns import GamesOnDevice, ManyGames, OneGame, PlayerElsewhere
 from fastdqn.options.agents import AGENTS
 from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions, UpdateOptions
@@ -71,7 +71,8 @@ def one_game(
     learner = build_learner(seeds, dqn, shape, num_actions, device)
     replay = build_list_replay(seeds, dqn, shape)
     player = build_player(env, run.seed, dqn, learner.network)
-    notes = [*describe_device(device), note, _learning(dqn, pace), run.describe_end(), _describe_list(dqn, shape)]
+    notes = [*describe_device(device), note, *describe_unread(learner.network), _learning(dqn, pace)]
+    notes += [run.describe_end(), _describe_list(dqn, shape)]
     every = AGENTS[dqn.agent].settings.get("pace", {}).get("steps", 1)
     if pace is None and every > 1:
         by_paper = f"those of {dqn.agent} are on {every * dqn.batch_size} every {every}"
@@ -99,7 +100,8 @@ def player_elsewhere(
         2 * pace.steps,
         player.player_timeout,
     )
-    notes = (*describe_device(device), note, _learning(dqn, pace), run.describe_end(), _describe_list(dqn, shape))
+    notes = (*describe_device(device), note, *describe_unread(learner.network), _learning(dqn, pace))
+    notes += (run.describe_end(), _describe_list(dqn, shape))
     return PlayerElsewhere(device, learner, build_list_replay(seeds, dqn, shape), weights, plan, shape, notes)
 
 
@@ -121,6 +123,7 @@ def many_games(
     notes = (
         *describe_device(device),
         note,
+        *describe_unread(learner.network),
         _learning(dqn, pace),
         run.describe_end(),
         _describe_list(dqn, envs.obs_shape),
@@ -161,7 +164,8 @@ def games_on_device(
     policy = build_policy(lambda: actions_for(learner.act, replay.stacks()), envs, seeds)
     policy.always = returns is not None
     reported = agent or AgentOptions()
-    notes = [*describe_device(device), *ranks.notes, note, _learning(dqn, pace, update, agent, parts, returns)]
+    notes = [*describe_device(device), *ranks.notes, note, *describe_unread(learner.network)]
+    notes.append(_learning(dqn, pace, update, agent, parts, returns))
     if parts is not None:
         notes.append(parts.describe(reported.network, dqn.double))
     notes += [run.describe_end(), describe_frame_replay(dqn.replay_size, device, vector.frame_size**2)]
@@ -268,7 +272,7 @@ def build_device_replay(
         limits = (-math.inf, math.inf)
         if parts is not None and parts.distributional:
             limits = (parts.value_min, parts.value_max)
-        frames = ReturnReplay(*many, *size, *rest, limits=limits)
+        frames = ReturnReplay(*many, *size, *rest, limits=limits, turns=returns.refresh_turns)
     else:
         frames = FrameReplay(*size, dqn.n_step, *rest)
     if parts is None or not parts.prioritized:

@@ -27,7 +27,7 @@ from fastdqn.execution.player import PlayerWeights
 from fastdqn.execution.ranks import ALONE, Ranks
 from fastdqn.forms import fastest_form
 from fastdqn.networks.actor_critic import actor_critic
-from fastdqn.networks.torso import torsos
+from fastdqn.networks.torso import describe_unread, torsos
 from fastdqn.nouns import ActorCriticElsewhere, ActorCriticHere, Beside, RolloutsHere
 from fastdqn.options.actor_critic import (
     GAMES,
@@ -59,7 +59,8 @@ def played_here(
     learner = build_learner(seeds, a2c, games.obs_shape, games.num_actions, device)
     _center(learner, mean)
     player = _player(games, game, a2c, learner.policy, pieces.batch_size)
-    notes = (*describe_device(device), note, a2c.describe(pieces.describe()), run.describe_end())
+    notes = (*describe_device(device), note, *describe_unread(learner.network), a2c.describe(pieces.describe()))
+    notes += (run.describe_end(),)
     return ActorCriticHere(device, learner, player, notes)
 
 
@@ -114,7 +115,8 @@ def _rollouts(
     policy = learner.policy_of_its_own() if own_weights else learner.policy
     player = RolloutPlayer(games, stacks, newest, policy, ppo.rollout_steps, ppo.gamma, ppo.trace_decay, ranks.look)
     arithmetic = learner.form.describe(device)
-    notes = (*describe_device(device), *ranks.notes, note, ppo.describe(), run.describe_end(), arithmetic)
+    notes = (*describe_device(device), *ranks.notes, note, *describe_unread(learner.policy.network), ppo.describe())
+    notes += (run.describe_end(), arithmetic)
     return device, learner, player, policy, notes
 
 
@@ -226,7 +228,8 @@ def _elsewhere(
     weights = PlayerWeights(learner.network, player.player_device, count)
     build = partial(build, run.seed, game, a2c, vector, size)
     plan = CrewPlan(build, count, each, players.synchronous, player.player_timeout)
-    notes = (*describe_device(device), note, a2c.describe(update), run.describe_end())
+    notes = (*describe_device(device), note, *describe_unread(learner.network), a2c.describe(update))
+    notes += (run.describe_end(),)
     return ActorCriticElsewhere(device, learner, weights, plan, notes)
 
 

@@ -23,6 +23,18 @@ class Size(NamedTuple):
     padded: bool = False  # with zeros, so that a convolution leaves 1/stride of each side, rounded up
     shared: bool = False  # whether value and advantage have one hidden layer instead of one each
 
+    def read(self, side: int) -> int:
+        """Return how many pixels of a side reach the features, from its beginning: strides that do not fit leave out
+        the last ones.
+        """
+        if self.padded:
+            return side
+        for _, kernel, stride in self.convs:
+            side = (side - kernel) // stride + 1
+        for _, kernel, stride in reversed(self.convs):
+            side = (side - 1) * stride + kernel
+        return side
+
 
 NATURE = Size("Nature", ((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512, 36)
 """Nature DQN's network (Mnih et al. 2015, Methods, "Model architecture")."""
@@ -122,6 +134,9 @@ class Torso(nn.Module):
         self._sides = tuple(kernel for _, kernel, _ in size.convs) if apart else ()
         if min(height, width) < size.least:
             raise UserError(f"the {size.name} network needs frames of at least {size.least}x{size.least} pixels")
+        self.shape = height, width
+        self.read = size.read(height), size.read(width)
+        """Rows and columns of a frame that reach the features, the first ones."""
         layers: list[nn.Module] = []
         for filters, kernel, stride in size.convs:
             if size.padded:
@@ -170,6 +185,15 @@ class Torso(nn.Module):
 def torsos(network: nn.Module) -> list[Torso]:
     """Return the parts of `network` that take frames."""
     return [module for module in network.modules() if isinstance(module, Torso)]
+
+
+def describe_unread(network: nn.Module) -> tuple[str, ...]:
+    """Return one line about the pixels that `network` never sees, or none where it sees all."""
+    for torso in torsos(network):
+        (height, width), (rows, columns) = torso.shape, torso.read
+        if torso.read != torso.shape:
+            return (f"of frames of {height}x{width} its convolutions read the first {rows} rows and {columns} columns",)
+    return ()
 
 
 def share_weights(network: nn.Module, other: nn.Module) -> None:

@@ -110,16 +110,21 @@ class ReturnOptions:
     refresh_env_steps: int | None = None
     """Env steps after which all returns in the replay are computed anew, with the network that plays then (Daley &
     Amato 2019); a longer replay pays then. By default never."""
+    refresh_turns: int = 1
+    """Refreshes in which every stored env step is evaluated once. With 2 each takes one step of the games in two, and
+    the others keep their values until the next one."""
 
     def check(self) -> None:
         """Raise UserError for a value out of range."""
         between(self.trace_decay, 0.0, 1.0, "--trace-decay")
         at_least(self.block_steps, 1, "--block-steps")
         at_least(self.refresh_env_steps, 1, "--refresh-env-steps")
+        at_least(self.refresh_turns, 1, "--refresh-turns")
 
     def describe(self) -> str:
         """Return a few words about the returns that are learnt."""
         anew = "" if self.refresh_env_steps is None else f", anew every {self.refresh_env_steps:,} env steps"
+        anew += f" in {self.refresh_turns} turns" if anew and self.refresh_turns > 1 else ""
         return f"lambda-returns ({self.trace_decay:g}, blocks of {self.block_steps} env steps a game{anew})"
 
 

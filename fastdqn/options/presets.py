@@ -75,14 +75,14 @@ _RECORD: Changes = {
     "dqn": {"replay_size": 49_152, "batch_size": 4, "n_step": 1, "learning_rate": 7e-4, "epsilon_decay": 40_000},
     "parts": {"prioritized": True, "importance_exponent": 0.0, "importance_final": 0.0, "priority_floor": 1e-3},
     "agent": {"target_average": 0.01, "act_with": "target"},
-    "returns": {"trace_decay": 0.9, "refresh_env_steps": 4_096},
+    "returns": {"trace_decay": 0.9, "refresh_env_steps": 4_096, "refresh_turns": 2},
     "freeze": {"freeze_share": 0.88, "freeze_slack": 0.06},
 }
 """What differs from pong-fast where Pong is solved for the clock (LOG.md)."""
 
-_PLAYING_AREA: Changes = {"game": {"crop": True}, "vector": {"frame_size": 64}}
-"""Pong's screen has all that matters in its playing area, and above it the score. So small, the area keeps as many rows
-as it has in the whole screen at 84x84."""
+_PLAYING_AREA: Changes = {"game": {"crop": True}, "vector": {"frame_size": 60}}
+"""Pong's screen has all that matters in its playing area, and above it the score. Nature's convolutions read all of a
+side of 60, 68, 76 or 84; of one of 64 they leave out the last four pixels, and with them the paddle where it is low."""
 
 NO_EPSILON: Changes = {"dqn": {"epsilon_start": 0.0, "epsilon_final": 0.0}}
 """As noisy layers want it (Fortunato et al. 2018, section 3)."""

@@ -39,6 +39,8 @@ class ReturnReplay(FrameReplay):
         every: env steps after which a refresh is due; None for never.
         capacity, num_envs, frame_shape, stack, gamma, device, seed, channels_last, newest: as of a frame replay.
         limits: a return beyond one of them counts as it, since no more than they can be learnt.
+        turns: refreshes in which every row is evaluated once: all but the first take one row of so many, and the
+            others keep the values that they have.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class ReturnReplay(FrameReplay):
         channels_last: bool = False,
         newest: Callable[[], Frame] | None = None,
         limits: tuple[float, float] = (-math.inf, math.inf),
+        turns: int = 1,
     ) -> None:
         super().__init__(capacity, num_envs, frame_shape, stack, 1, gamma, device, seed, channels_last, newest)
         self.values = torch.zeros(num_envs, device=self.learner_device)
@@ -67,7 +70,9 @@ class ReturnReplay(FrameReplay):
         self._return = torch.zeros(self.size, device=self.device)
         self._known = torch.zeros((), dtype=torch.int64, device=self.device)  # rows with returns
         self._host_known = 0
+        self._turns = turns
         self._refreshed = 0  # the newest row when all returns were computed anew
+        self._refreshes = 0
 
     def reset(self, frames: Frame) -> None:
         """Begin with the games' first frames, (N, H, W) uint8."""
@@ -89,8 +94,8 @@ class ReturnReplay(FrameReplay):
         return self._every is not None and (self._host_head - self._refreshed) * self.num_envs >= self._every
 
     def refresh(self, evaluate: Callable[[Tensor], Tensor]) -> None:
-        """Compute the values of all observations anew, and all known returns from these (Daley & Amato 2019, section
-        3.2), now without an end at each block.
+        """Compute the values of all observations anew, or of those whose turn it is, and all known returns from these
+        (Daley & Amato 2019, section 3.2), now without an end at each block.
 
         Args:
             evaluate: returns the values (B, A) float32 of observations (B, C, H, W), at most `REFRESHED_AT_ONCE` of
@@ -99,14 +104,19 @@ class ReturnReplay(FrameReplay):
         most = REFRESHED_AT_ONCE_ON_CUDA if self.learner_device.type == "cuda" else REFRESHED_AT_ONCE
         oldest, newest = max(0, self._host_head - self._reach), self._host_known
         if newest > oldest:
-            first, count = oldest * self.num_envs, (newest + 1 - oldest) * self.num_envs
-            for begin in range(first, first + count, most):
-                place = torch.arange(begin, min(begin + most, first + count), device=self.device)
+            # the first time the rows of the block that is not over, too: they were seen before frames were centred
+            end = newest + 1 if self._refreshes else max(newest + 1, self._host_head)
+            turns = self._turns if self._refreshes else 1
+            rows = torch.arange(oldest + (self._refreshes - oldest) % turns, end, turns, device=self.device)
+            places = self._places(rows)
+            for begin in range(0, len(places), most):
+                place = places[begin : begin + most]
                 time, game = place // self.num_envs, place % self.num_envs
                 obs, action = self.seen(time, game)
                 values, slots = evaluate(obs), self.slots(time, game)
                 self._value[slots] = values.amax(dim=1).to(self.device)
                 self._taken[slots] = values.gather(1, action.unsqueeze(1)).squeeze(1).to(self.device)
+            self._refreshes += 1
             self._look_back(newest, oldest)
         self._refreshed = self._host_head
 
@@ -130,8 +140,8 @@ class ReturnReplay(FrameReplay):
 
     def state(self) -> dict[str, Any]:
         """Return everything that is stored, as a frame replay does, and which returns are known."""
-        mine = {"values": self.values.cpu().clone(), "known": self._host_known, "refreshed": self._refreshed}
-        return {**super().state(), **mine}
+        mine = {"values": self.values.cpu().clone(), "known": self._host_known}
+        return {**super().state(), **mine, "refreshed": self._refreshed, "refreshes": self._refreshes}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Hold what a replay of the same size held."""
@@ -139,6 +149,7 @@ class ReturnReplay(FrameReplay):
         self.values.copy_(state["values"])
         self._know(int(state["known"]))
         self._refreshed = int(state["refreshed"])
+        self._refreshes = int(state.get("refreshes", self._refreshed > 0))  # older ones are not counted
 
     def discard(self, envs: NDArray[np.bool_] | None) -> None:
         """Let the newest transition of these games, (N,), be the last before a truncation; with None, begin with the
@@ -160,7 +171,11 @@ class ReturnReplay(FrameReplay):
 
     def _forget(self) -> None:
         self._know(0)
-        self._refreshed = 0
+        self._refreshed = self._refreshes = 0
+
+    def _places(self, rows: Tensor) -> Tensor:
+        """Return row * N + game for all games of rows, int64 (R * N,)."""
+        return (rows.unsqueeze(1) * self.num_envs + torch.arange(self.num_envs, device=self.device)).flatten()
 
     def _look_back(self, newest: int, oldest: int) -> None:
         """Compute the returns of the rows from `oldest` up to, but without, `newest`, whose values are the last.

@@ -8,7 +8,16 @@ import torch
 from torch import nn
 
 from fastdqn.networks.tiles import tiled
-from fastdqn.networks.torso import DATA_EFFICIENT, DOPAMINE, NATURE, TILES, Size, Torso, use_channels_last
+from fastdqn.networks.torso import (
+    DATA_EFFICIENT,
+    DOPAMINE,
+    NATURE,
+    TILES,
+    Size,
+    Torso,
+    describe_unread,
+    use_channels_last,
+)
 from tests.helpers.learners import network, random_batch
 
 
@@ -117,3 +126,25 @@ def test_only_convolutions_that_read_every_pixel_once_are_tiles() -> None:
         torso = Torso(size=size)
         use_channels_last(torso)
         assert torso.pixels(random_batch(2).obs).shape[1:] == tiles.get(size, (4, 84, 84))
+
+
+@pytest.mark.parametrize("size", [NATURE, DATA_EFFICIENT, TILES, DOPAMINE], ids=lambda size: size.name)
+@pytest.mark.parametrize("shape", [(84, 84), (64, 60), (67, 71)])
+def test_a_torso_says_which_pixels_it_reads(size: Size, shape: tuple[int, int]) -> None:
+    torso = Torso(1, *shape, size=size)
+    pixels = torch.ones(1, 1, *shape, requires_grad=True)
+    for layer in torso.convs:
+        if isinstance(layer, nn.Conv2d):
+            nn.init.uniform_(layer.weight, 0.5, 1.0)  # so that no rectifier hides one
+    torso(pixels).sum().backward()
+    assert pixels.grad is not None
+    seen = pixels.grad[0, 0] != 0
+    rows, columns = torso.read
+    assert seen[:rows, :columns].all()
+    assert seen.sum() == rows * columns
+
+
+def test_only_pixels_that_are_left_out_are_named() -> None:
+    assert describe_unread(Torso(4, 84, 84)) == describe_unread(Torso(4, 60, 60)) == ()
+    (line,) = describe_unread(Torso(4, 64, 60))
+    assert line == "of frames of 64x60 its convolutions read the first 60 rows and 60 columns"

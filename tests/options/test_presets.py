@@ -53,7 +53,7 @@ def test_a_preset_sets_what_a_script_has() -> None:
 def test_the_record_has_settings_of_its_own() -> None:
     options = parse(FASTEST, "--device", "cpu")
     network, side, threads = options.agent.network, options.vector.frame_size, options.run.threads
-    assert (options.game.name, options.dqn.agent, network, side, threads) == ("pong", "pong-fast", "nature", 64, None)
+    assert (options.game.name, options.dqn.agent, network, side, threads) == ("pong", "pong-fast", "nature", 60, None)
     assert options.game.crop
     assert options == parse(FASTEST, "--device", "cpu", "--agent", "pong-fast")
     fast = AGENTS["pong-fast"].settings["dqn"]
@@ -62,7 +62,7 @@ def test_the_record_has_settings_of_its_own() -> None:
     assert options.dqn.epsilon_final == 0.02  # the least with which games count
     small = parse(FASTEST, "--network", "narrow", "--device", "cpu")
     network, side, stack = small.agent.network, small.vector.frame_size, small.game.frame_stack
-    assert (network, side, stack) == ("narrow", 64, 4)
+    assert (network, side, stack) == ("narrow", 60, 4)
     assert (small.vector.num_envs, small.agent.gradient_threads, small.run.threads) == (16, 1, None)
     cuda = parse(FASTEST, "--cuda")
     assert dataclasses.replace(cuda, run=options.run) == options  # on a GPU the same

@@ -79,8 +79,9 @@ class History:
         return mean + decay ** (len(returns) - 1) * returns[-1]
 
 
-def replay_of(decay: float, rows: int = 64, seed: int = 0, every: int | None = None) -> ReturnReplay:
-    return ReturnReplay(decay, BLOCK, every, rows * GAMES, GAMES, (6, 6), 2, GAMMA, CPU, seed, channels_last=True)
+def replay_of(decay: float, rows: int = 64, seed: int = 0, every: int | None = None, turns: int = 1) -> ReturnReplay:
+    size = (rows * GAMES, GAMES, (6, 6), 2, GAMMA, CPU, seed)
+    return ReturnReplay(decay, BLOCK, every, *size, channels_last=True, turns=turns)
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.7, 1.0])
@@ -220,7 +221,7 @@ def values_of(obs: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize("count", [10, 29, 150])
 def test_a_refresh_computes_all_returns_anew(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the values of now, across the ends of blocks; what is too old is left alone, and the newest rows, whose block
-    is not over, have no returns yet.
+    is not over, have new values the first time, and no returns yet.
     """
     monkeypatch.setattr(returns_module, "REFRESHED_AT_ONCE", 7)
     decay, exponent, floor, rows = 0.8, 0.5, 1e-3, 30
@@ -236,6 +237,8 @@ def test_a_refresh_computes_all_returns_anew(count: int, monkeypatch: pytest.Mon
     assert not returns.stale
     newest, oldest = (count - 1) // BLOCK * BLOCK, max(0, count - returns._reach)
     history.value = [np.full(GAMES, float(np.sin(row))) for row in range(count)]
+    for row in range(oldest, count):
+        assert torch.allclose(returns._value[row % rows * GAMES :][:GAMES], torch.tensor(np.sin(row)).float())
     leaves, seen = replay.priorities.leaves(), 0
     assert torch.equal(leaves > 0, drawable)
     for row in range(oldest, newest):
@@ -251,6 +254,37 @@ def test_a_refresh_computes_all_returns_anew(count: int, monkeypatch: pytest.Mon
             seen += 1
     assert seen == int(drawable.sum())
     assert seen > (10 if count == 10 else 25)
+
+
+def test_refreshes_in_turns_evaluate_one_row_of_so_many(tmp_path: Path) -> None:
+    """The first evaluates all; then each row has its turn within as many refreshes as there are turns, and meanwhile
+    keeps the value that it had. A checkpoint knows whose turn it is.
+    """
+    returns, history = replay_of(0.8, rows=60, every=GAMES, turns=3), History(6)
+    returns.reset(history.frames())
+    for _ in range(40):
+        history.step(returns)
+
+    def evaluated(replay: ReturnReplay, value: float) -> set[int]:
+        replay.refresh(lambda obs: torch.full((len(obs), 4), value))
+        rows = replay._value[: 41 * GAMES].view(41, GAMES)
+        assert torch.equal(rows == value, (rows[:, :1] == value).expand(-1, GAMES))
+        return set(torch.nonzero(rows[:, 0] == value).flatten().tolist())
+
+    assert evaluated(returns, 100.0) == set(range(40))
+    history.step(returns)
+    other = replay_of(0.8, rows=60, every=GAMES, turns=3, seed=5)
+    other.load(through_a_file(tmp_path, returns))
+    known = set(range(returns._host_known + 1))
+    turns = [evaluated(returns, 200.0 + turn) for turn in range(3)]
+    assert turns == [evaluated(other, 200.0 + turn) for turn in range(3)]
+    assert set.union(*turns) == known
+    assert sum(len(turn) for turn in turns) == len(known)
+    assert torch.equal(returns._return, other._return)
+    row = min(turns[2]) * GAMES
+    assert float(returns._value[row]) == 202.0
+    evaluated(returns, 300.0)
+    assert float(returns._value[row]) == 202.0
 
 
 def test_without_returns_there_is_nothing_to_refresh() -> None:
