@@ -19,6 +19,7 @@ Differs from 10: the freeze trial; lambda-returns; that order; settings of its o
 """
 
 import startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports below
+from fastdqn.process import cores
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -74,7 +75,7 @@ def train(options: Options) -> Run:
     )
     assert isinstance(games, Turns)
     batch_size = dqn.batch_size * steps
-    trainer = SeveralGradients(learner, options.agent.gradient_threads)
+    trainer = SeveralGradients(learner, options.agent.gradient_threads, cores())
     threads = Threads(
         *(learner, games.obs_shape, games.num_actions, batch_size, games.groups[0].num_envs, REFRESHED_AT_ONCE),
         crowded=options.update.crowded_threads,

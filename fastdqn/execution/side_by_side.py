@@ -82,14 +82,16 @@ class SeveralGradients(NothingUnfinished):
     Args:
         learner: on the CPU, unless `at_once` is 1.
         at_once: gradients at a time; with 1 every update is the learner's own.
+        acting: threads that choose actions while there are no updates; by default as many as PyTorch has.
     """
 
-    def __init__(self, learner: Replicable, at_once: int) -> None:
+    def __init__(self, learner: Replicable, at_once: int, acting: int | None = None) -> None:
         self.learner = learner
         self.at_once = at_once if learner.device.type == "cpu" else 1  # one gradient has all of a GPU already
         self._threads = SideBySide(self.at_once, max(1, torch.get_num_threads() // self.at_once))
         self._replicas: list[Any] = [learner, *(learner.replica(i) for i in range(1, self.at_once))]
         self._acting, self._count = self._threads, torch.get_num_threads()
+        self._acting_alone = acting or self._count
         self._paused: SideBySide | None = None
 
     def update(self, batches: Sequence[Batch]) -> list[Metrics]:
@@ -132,16 +134,16 @@ class SeveralGradients(NothingUnfinished):
     def pause_updates(self, paused: bool) -> None:
         """Take note whether there will be no updates for a while, only actions.
 
-        On a CPU these are then chosen in as many threads as PyTorch has, some of the games in each: sooner than sharing
-        each operation among these threads, which go on waiting for the next one while the games want their cores.
+        On a CPU these are then chosen in several threads, some of the games in each: sooner than sharing each operation
+        among these threads, which go on waiting for the next one while the games want their cores.
         With several gradients at a time they always are.
         """
         if self.learner.device.type != "cpu" or self.at_once > 1:
             return
         if self._paused is None:
-            if not paused or self._count == 1:
+            if not paused or self._acting_alone == 1:
                 return
-            self._paused = SideBySide(self._count)
+            self._paused = SideBySide(self._acting_alone)
         torch.set_num_threads(1 if paused else self._count)
         self._acting = self._paused if paused else self._threads
 

@@ -5,6 +5,8 @@ A preset changes the groups that a script has, and leaves the others out.
 
 from __future__ import annotations
 
+from fastdqn.process import cores
+
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -83,6 +85,10 @@ _RECORD: Changes = {
 _PLAYING_AREA: Changes = {"game": {"crop": True}, "vector": {"frame_size": 60}}
 """Pong's screen has all that matters in its playing area, and above it the score. Nature's convolutions read all of a
 side of 60, 68, 76 or 84; of one of 64 they leave out the last four pixels, and with them the paddle where it is low."""
+
+_ONE_THREAD: Changes = {"run": {"threads": 1}}
+"""On two cores the emulators have the other one. With frames as small two threads are no sooner done, and wait for
+each other as soon as somebody else wants a core."""
 
 NO_EPSILON: Changes = {"dqn": {"epsilon_start": 0.0, "epsilon_final": 0.0}}
 """As noisy layers want it (Fortunato et al. 2018, section 3)."""
@@ -174,4 +180,6 @@ def record_changes(agent: AgentName, rom: str) -> list[Changes]:
     """Return what the run for the clock changes in pong-fast, and how it shows Pong; nothing for other agents."""
     if agent != "pong-fast":
         return []
-    return [_RECORD, _PLAYING_AREA] if rom == "pong" else [_RECORD]
+    if rom != "pong":
+        return [_RECORD]
+    return [_RECORD, _PLAYING_AREA, _ONE_THREAD] if cores() <= 2 else [_RECORD, _PLAYING_AREA]

@@ -185,23 +185,26 @@ def test_one_batch_for_two_threads_is_a_plain_update() -> None:
     assert torch.equal(two.act(obs), one.act(obs))  # in two pieces, of 5 and 4
 
 
-@pytest.mark.parametrize("torch_threads", [1, 2])
-def test_while_updates_are_paused_the_same_actions_are_chosen_in_threads_of_their_own(torch_threads: int) -> None:
+@pytest.mark.parametrize(("torch_threads", "acting"), [(1, None), (2, None), (1, 2), (2, 1)])
+def test_while_updates_are_paused_the_same_actions_are_chosen_in_threads_of_their_own(
+    torch_threads: int, acting: int | None
+) -> None:
     obs = random_batch(9).obs
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(torch_threads)
-        trainer = trainer_of()
+        trainer = SeveralGradients(trainer_of().learner, 1, acting)
         seen: list[tuple[int, int]] = []
         trainer.learner.network.register_forward_pre_hook(
             lambda _, args: seen.append((len(args[0]), torch.get_num_threads()))
         )
         actions = trainer.act(obs)
+        halves = (acting or torch_threads) == 2
         for paused in (False, True, True, False):
             trainer.pause_updates(paused)
             seen.clear()
             assert torch.equal(trainer.act(obs), actions)
-            assert sorted(seen) == ([(4, 1), (5, 1)] if paused and torch_threads == 2 else [(9, torch_threads)])
+            assert sorted(seen) == ([(4, 1), (5, 1)] if paused and halves else [(9, torch_threads)])
         assert torch.get_num_threads() == torch_threads
     finally:
         torch.set_num_threads(before)

@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 
+from fastdqn.options import presets
 from fastdqn.options.agents import AGENTS
 from tests.helpers.scripts import parse
 
@@ -50,7 +51,8 @@ def test_a_preset_sets_what_a_script_has() -> None:
     assert parse("09_cuda_graph", "--game", "ALE/Pong-v5").dqn == parse("01_baseline").dqn
 
 
-def test_the_record_has_settings_of_its_own() -> None:
+def test_the_record_has_settings_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(presets, "cores", lambda: 4)
     options = parse(FASTEST, "--device", "cpu")
     network, side, threads = options.agent.network, options.vector.frame_size, options.run.threads
     assert (options.game.name, options.dqn.agent, network, side, threads) == ("pong", "pong-fast", "nature", 60, None)
@@ -73,6 +75,14 @@ def test_the_record_has_settings_of_its_own() -> None:
         assert (preset.freeze.freeze_share, preset.dqn.epsilon_final) == (0.88, 0.02)
     assert parse(FASTEST, "--network", "narrow", "--frame-size", "63", "--device", "cpu").vector.frame_size == 63
     assert parse(FASTEST).run.device == "auto"
+
+
+def test_on_two_cores_the_record_leaves_one_to_the_emulators(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(presets, "cores", lambda: 2)
+    assert parse(FASTEST).run.threads == 1
+    assert parse(FASTEST, "--threads", "2").run.threads == 2
+    assert parse(FASTEST, "--game", "breakout").run.threads is None
+    assert parse("10_rainbow", "--agent", "pong-fast").run.threads is None
 
 
 def test_other_games_keep_their_own_settings() -> None:
