@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 import torch
 import tyro
 
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # where bench is, if this file is run
+
 from bench.programs import exit_code
 from fastdqn import process
 from fastdqn.cli.parser import parsed

@@ -8,6 +8,7 @@ import inspect
 import io
 import itertools
 import os
+import re
 import sys
 from collections.abc import Generator, Sequence
 from typing import Any, TypeVar, get_args
@@ -20,6 +21,7 @@ from fastdqn.errors import UserError
 
 AnyT = TypeVar("AnyT")
 _BOX = "╭╮╰╯│─ "
+_VALUE = re.compile(r"Missing value for argument '(--[\w-]+)")
 
 
 def parsed(
@@ -73,9 +75,13 @@ def parsed(
         said.seek(0)
         lines = [line.strip(_BOX) for line in said.read().splitlines()[1:]]
         sentence = " ".join(itertools.takewhile(bool, itertools.dropwhile(lambda line: not line, lines))).rstrip(".")
-        if sentence.startswith("Missing"):
+        alone = _VALUE.match(sentence)
+        if alone is not None:
+            sentence = f"{alone.group(1)} needs a value"
+        elif sentence.startswith("Missing"):
             needed = [option.flag for group in groups_of(command) for option in group.options if option.needed]
-            sentence = f"{f'{program} {command_name(command)}' if program else 'It'} needs {' and '.join(needed)}"
+            needs = f"{f'{program} {command_name(command)}' if program else 'It'} needs {' and '.join(needed)}"
+            sentence = needs if needed else sentence
         raise UserError(f"{sentence or 'The options cannot be understood'}; --help lists all options.") from None
     if unknown:
         raise UserError(_unknown(unknown, command, elsewhere))

@@ -14,6 +14,8 @@ from fastdqn.terminal import say
 if TYPE_CHECKING:
     from fastdqn.tools.plot import Axis
 
+ENDINGS = (".png", ".svg", ".pdf")
+
 
 @dataclasses.dataclass(frozen=True)
 class Plot:
@@ -42,6 +44,8 @@ def plot(options: Plot) -> int:
     if options.what == "sessions":
         return _sessions(options)
     at_least(options.games, 1, "--games")
+    if options.out.suffix.lower() not in ENDINGS:
+        raise UserError(f"The picture {options.out} must end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}.")
     if options.what == "speed" and options.over == "env-steps":
         raise UserError("Speeds are drawn over minutes; leave out --over.")
     runs = runs_of(options.runs, options.runs_dir)

@@ -52,7 +52,11 @@ class Ranks(Exchanges):
     def __enter__(self) -> Ranks:
         if self.alone:
             return self
-        address = os.environ["MASTER_ADDR"]
+        address, port = os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT", "")
+        if not address or not port.isdecimal():
+            raise UserError(
+                "RANK and WORLD_SIZE are in the environment, but not where rank 0 is: MASTER_ADDR and MASTER_PORT."
+            )
         try:
             store, *_ = next(iter(dist.rendezvous("env://", timeout=timedelta(seconds=self._start))))
         except RuntimeError as error:

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from fastdqn import process
-from fastdqn.errors import RunError
+from fastdqn.errors import RunError, UserError
 from fastdqn.execution.exchange import dist
 from fastdqn.execution.ranks import ALONE, Ranks
 from fastdqn.options.ranks import RanksOptions
@@ -145,10 +145,20 @@ def test_alone_there_is_no_group_and_nothing_is_averaged() -> None:
     assert ALONE.threads(None) is None
 
 
+@pytest.mark.parametrize("said", [{}, {"MASTER_ADDR": "127.0.0.1"}, {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "abc"}])
+def test_without_rank_0s_address_there_is_one_sentence(said: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {"RANK": "0", **said}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(UserError, match="not where rank 0 is: MASTER_ADDR and MASTER_PORT"), Ranks(RanksOptions(2)):
+        pass
+
+
 def test_where_one_is_lost_before_all_have_met_nobody_waits_for_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of the group, which may wait for ever for the one that is lost."""
-    monkeypatch.setenv("RANK", "0")
-    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    for name, value in {"RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}.items():
+        monkeypatch.setenv(name, value)
     abandoned = mock.Mock()
     monkeypatch.setattr(process, "abandon", abandoned)
     monkeypatch.setattr(dist, "rendezvous", lambda *_, **__: iter([(None,)]))

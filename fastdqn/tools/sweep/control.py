@@ -205,5 +205,7 @@ def _end(folder: Path, tasks: Sequence[Task], results: dict[str, dict[str, Any]]
             f"{folder / RUNS}; the same command tries them again."
         )
         return 1
-    out.print(f"all {len(tasks)} runs have a result; fastdqn report {folder} shows them", soft_wrap=True)
+    evaluated = any(result["score_of"] == "evaluation" for result in results.values())
+    shows = f"fastdqn {'report' if evaluated else 'compare'} {folder} shows them"
+    out.print(f"all {len(tasks)} runs have a result; {shows}", soft_wrap=True)
     return 0
