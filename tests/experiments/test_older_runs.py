@@ -27,7 +27,7 @@ TRAIN = [str(ROOT / "experiments" / f"{SCRIPT}.py")]
         command("09_cuda_graph", Path("elsewhere"), "--resume", RUN),
         [*FASTDQN, "evaluate", RUN, "--episodes", "1"],
         [*FASTDQN, "watch", RUN, "--out", VIDEO],
-        [*FASTDQN, "plot", RUN, "--out", VIDEO],
+        [*FASTDQN, "plot", RUN, "--out", "curves.png"],
         [*FASTDQN, "compare", RUN],
     ],
     ids=["resume", "resume-latest", "resume-by-another-script", "evaluate", "watch", "plot", "compare"],
