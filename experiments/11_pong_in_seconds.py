@@ -19,7 +19,6 @@ Differs from 10: the freeze trial; lambda-returns; that order; settings of its o
 """
 
 import startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports below
-from fastdqn.process import cores
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -29,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fastdqn import build
+from fastdqn import build, process
 from fastdqn.algorithms.dqn import PROGRESS
 from fastdqn.algorithms.exploration import epsilons_at
 from fastdqn.algorithms.freeze_trial import FreezeTrial
@@ -75,7 +74,7 @@ def train(options: Options) -> Run:
     )
     assert isinstance(games, Turns)
     batch_size = dqn.batch_size * steps
-    trainer = SeveralGradients(learner, options.agent.gradient_threads, cores())
+    trainer = SeveralGradients(learner, options.agent.gradient_threads, process.cores())
     threads = Threads(
         *(learner, games.obs_shape, games.num_actions, batch_size, games.groups[0].num_envs, REFRESHED_AT_ONCE),
         crowded=options.update.crowded_threads,

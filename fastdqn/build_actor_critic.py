@@ -59,8 +59,8 @@ def played_here(
     learner = build_learner(seeds, a2c, games.obs_shape, games.num_actions, device)
     _center(learner, mean)
     player = _player(games, game, a2c, learner.policy, pieces.batch_size)
-    notes = (*describe_device(device), note, *describe_unread(learner.network), a2c.describe(pieces.describe()))
-    notes += (run.describe_end(),)
+    unread = describe_unread(learner.network)
+    notes = (*describe_device(device), note, *unread, a2c.describe(pieces.describe()), run.describe_end())
     return ActorCriticHere(device, learner, player, notes)
 
 
@@ -115,8 +115,8 @@ def _rollouts(
     policy = learner.policy_of_its_own() if own_weights else learner.policy
     player = RolloutPlayer(games, stacks, newest, policy, ppo.rollout_steps, ppo.gamma, ppo.trace_decay, ranks.look)
     arithmetic = learner.form.describe(device)
-    notes = (*describe_device(device), *ranks.notes, note, *describe_unread(learner.policy.network), ppo.describe())
-    notes += (run.describe_end(), arithmetic)
+    unread = describe_unread(learner.network)
+    notes = (*describe_device(device), *ranks.notes, note, *unread, ppo.describe(), run.describe_end(), arithmetic)
     return device, learner, player, policy, notes
 
 
@@ -228,8 +228,8 @@ def _elsewhere(
     weights = PlayerWeights(learner.network, player.player_device, count)
     build = partial(build, run.seed, game, a2c, vector, size)
     plan = CrewPlan(build, count, each, players.synchronous, player.player_timeout)
-    notes = (*describe_device(device), note, *describe_unread(learner.network), a2c.describe(update))
-    notes += (run.describe_end(),)
+    unread = describe_unread(learner.network)
+    notes = (*describe_device(device), note, *unread, a2c.describe(update), run.describe_end())
     return ActorCriticElsewhere(device, learner, weights, plan, notes)
 
 

@@ -108,10 +108,9 @@ class ReturnReplay(FrameReplay):
             end = newest + 1 if self._refreshes else max(newest + 1, self._host_head)
             turns = self._turns if self._refreshes else 1
             rows = torch.arange(oldest + (self._refreshes - oldest) % turns, end, turns, device=self.device)
-            places = self._places(rows)
-            for begin in range(0, len(places), most):
-                place = places[begin : begin + most]
-                time, game = place // self.num_envs, place % self.num_envs
+            times, games = rows.repeat_interleave(self.num_envs), self._games.repeat(len(rows))
+            for begin in range(0, len(times), most):
+                time, game = times[begin : begin + most], games[begin : begin + most]
                 obs, action = self.seen(time, game)
                 values, slots = evaluate(obs), self.slots(time, game)
                 self._value[slots] = values.amax(dim=1).to(self.device)
@@ -173,10 +172,6 @@ class ReturnReplay(FrameReplay):
         self._know(0)
         self._refreshed = self._refreshes = 0
 
-    def _places(self, rows: Tensor) -> Tensor:
-        """Return row * N + game for all games of rows, int64 (R * N,)."""
-        return (rows.unsqueeze(1) * self.num_envs + torch.arange(self.num_envs, device=self.device)).flatten()
-
     def _look_back(self, newest: int, oldest: int) -> None:
         """Compute the returns of the rows from `oldest` up to, but without, `newest`, whose values are the last.
 
@@ -184,7 +179,7 @@ class ReturnReplay(FrameReplay):
         until a share is too small for a number, so that there is no operation for each row.
         """
         time = torch.arange(oldest, newest + 1, device=self.device).unsqueeze(1)
-        slots = self.slots(time, torch.arange(self.num_envs, device=self.device))  # (T + 1, N)
+        slots = self.slots(time, self._games)  # (T + 1, N)
         place, value = slots[:-1], self._value[slots]
         goes_on = ~self._terminated[place]
         share, whole = torch.zeros_like(value), value.clone()  # the last row is its value, and nothing else
