@@ -41,7 +41,7 @@ class BoxEnv(OwnEnv):
             missing = getattr(error, "name", None)
             way = f"; pip install {missing.partition('.')[0]}" if missing else _extra_for(error)
             raise UserError(f"{self.name} cannot be drawn: {plain_said_of(error)}{way}.") from error
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             if "mujoco" in type(self.env.unwrapped).__module__:
                 raise RunError(
                     f"{self.name} cannot be drawn: {said_of(error)}; on a machine without a display set MUJOCO_GL=egl, "
@@ -59,7 +59,7 @@ class BoxEnv(OwnEnv):
         except gymnasium.error.DependencyNotInstalled as error:
             said = f"{plain_said_of(error)}{_extra_for(error)}"
             raise UserError(f"{self.name} needs a package that is missing: {said}.") from error
-        except Exception as error:  # whatever an environment's own constructor raises
+        except (Exception, SystemExit) as error:  # whatever an environment's own constructor raises
             raise UserError(f"The environment {self.name} cannot be made: {said_of(error)}.") from error
 
     def _check_spaces(self, actions: Any, shown: Any) -> None:

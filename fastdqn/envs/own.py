@@ -7,6 +7,7 @@ with them is one sentence: UserError for what they are, RunError for what their 
 from __future__ import annotations
 
 import importlib
+import math
 import sys
 import sysconfig
 import traceback
@@ -74,7 +75,7 @@ class OwnEnv(gymnasium.Env[Any, Any]):
         try:
             shown, info = self.env.reset(seed=seed, options=options)
             return self._seen(shown), info
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise self._failure("reset", error) from error
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, Info]:
@@ -82,9 +83,11 @@ class OwnEnv(gymnasium.Env[Any, Any]):
         self._frames += 1
         try:
             shown, reward, terminated, truncated, info = self.env.step(self._given(action))
+            if not math.isfinite(reward):
+                raise ValueError(f"its reward is {reward}")
             truncated = bool(truncated) or self._frames >= self._limit
             return self._seen(shown), float(reward), bool(terminated), truncated, info
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise self._failure("step", error) from error
 
     def close(self) -> None:
@@ -94,7 +97,7 @@ class OwnEnv(gymnasium.Env[Any, Any]):
         factory = _loaded(self.name)
         try:
             env = factory()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise self._failure("its constructor", error) from error
         if not isinstance(env, gymnasium.Env):
             raise UserError(f"{self.name} must return a gymnasium.Env, not {type(env).__name__}.")
@@ -136,11 +139,11 @@ class OwnEnv(gymnasium.Env[Any, Any]):
             return None
         try:
             names = [str(name) for name in self.env.get_wrapper_attr("get_action_meanings")()]
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise self._failure("get_action_meanings", error) from error
         return names if len(names) == self._count else None
 
-    def _failure(self, during: str, error: Exception) -> RunError:
+    def _failure(self, during: str, error: BaseException) -> RunError:
         return RunError(f"The environment {self.name} failed in {during}: {said_of(error)}.")
 
 
@@ -180,7 +183,7 @@ def _loaded(path: str) -> Any:
         sys.path.append(here)
     try:
         factory: Any = getattr(importlib.import_module(module), attribute)
-    except Exception as error:  # a module of the user's own may raise anything
+    except (Exception, SystemExit) as error:  # a module of the user's own may raise anything
         raise UserError(f"The environment {path!r} cannot be loaded: {said_of(error)}.") from error
     if not callable(factory):
         raise UserError(f"The environment {path!r} cannot be loaded: {attribute} is not a function or class.")
@@ -205,12 +208,12 @@ def kind_of(space: Any) -> str:
     return "None" if space is None else type(space).__name__
 
 
-def plain_said_of(error: Exception) -> str:
+def plain_said_of(error: BaseException) -> str:
     """Return what an error says, on one line."""
     return " ".join(str(error).split()).rstrip(".")
 
 
-def said_of(error: Exception) -> str:
+def said_of(error: BaseException) -> str:
     """Return what an error says, on one line, and where in the user's own code it arose."""
     said = plain_said_of(error)
     own = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(_LIBRARIES)]

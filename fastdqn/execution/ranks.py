@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import io
 import os
+import threading
 import time
 import traceback
 import zlib
@@ -21,7 +22,7 @@ from fastdqn import process
 from fastdqn.errors import Interrupted, RunError, UserError
 from fastdqn.execution.devices import prepare_device
 from fastdqn.execution.exchange import Exchanges, dist, first_line
-from fastdqn.execution.presence import EMBEDDED, START_SECONDS, Presence, lookouts
+from fastdqn.execution.presence import EMBEDDED, SILENT_SECONDS, START_SECONDS, Presence, lookouts
 from fastdqn.foreach import clip
 from fastdqn.options.game import VectorOptions
 from fastdqn.options.ranks import RanksOptions
@@ -30,6 +31,7 @@ from fastdqn.seam import Descent, Group, Learner
 from fastdqn.seeds import Seeds, rank_seeds
 from fastdqn.states import on_cpu
 from fastdqn.steps import load_optimizer
+from fastdqn.terminal import say
 
 
 class Ranks(Exchanges):
@@ -57,10 +59,18 @@ class Ranks(Exchanges):
             raise UserError(
                 "RANK and WORLD_SIZE are in the environment, but not where rank 0 is: MASTER_ADDR and MASTER_PORT."
             )
+        whom = "all others" if self.first else f"rank 0 at {address}:{port}"
+        waiting = threading.Timer(SILENT_SECONDS, say, (f"rank {self.rank} of {self.world} waits for {whom}",))
+        waiting.daemon = True
+        waiting.start()
         try:
             store, *_ = next(iter(dist.rendezvous("env://", timeout=timedelta(seconds=self._start))))
         except RuntimeError as error:
+            if self.first and "waiting for clients" in str(error):
+                raise RunError(f"Not all {self.world} ranks came within {self._start:g} seconds.") from error
             raise RunError(f"Rank 0 cannot be reached at {address}: {first_line(error)}.") from error
+        finally:
+            waiting.cancel()
         self._presence = Presence(self.rank, self.world, address, store, quiet=EMBEDDED in os.environ)
         with contextlib.ExitStack() as stack:
             stack.enter_context(self._presence)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import functools
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from fastdqn.errors import UserError
 from fastdqn.networks.arithmetic import arithmetic_on
+from fastdqn.networks.convolution import Convolution
 from fastdqn.networks.tiles import convolved, tiled
 
 
@@ -50,61 +50,12 @@ arithmetic, in products of large matrices."""
 SIZES = {size.name.lower(): size for size in (NATURE, NARROW, DATA_EFFICIENT, DOPAMINE, TILES)}
 
 
-class Convolution(nn.Conv2d):
-    """A convolution whose gradient has the same bits on a CPU whatever number of threads computes it in bfloat16.
-
-    PyTorch's own sums the gradient of the weights of one with stride 1 in as many parts as there are threads. As a
-    convolution of its input with the gradient of its output, over the batch, it is one sum, and no slower. With AMX it
-    is slower, and other gradients depend on the number of threads all the same; so there it is PyTorch's own.
-    """
-
-    def forward(self, input: Tensor) -> Tensor:
-        weight, bias = self.weight, self.bias
-        steady = input.dtype == weight.dtype == torch.bfloat16 and input.device.type == "cpu" and bias is not None
-        if not steady or _has_amx() or self.stride != (1, 1) or not torch.is_grad_enabled():
-            return super().forward(input)
-        return _SteadyConvolution.apply(input, weight, bias)  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-
-
-@functools.cache
-def _has_amx() -> bool:
-    """Tell whether products of bf16 go to AMX units; PyTorch before 2.6 does not say."""
-    said = getattr(cast(Any, torch.cpu), "_is_amx_tile_supported", None)
-    return said is not None and bool(said())
-
-
-class _SteadyConvolution(torch.autograd.Function):
-    """A convolution with stride 1 and no padding, over channels last."""
-
-    @staticmethod
-    def forward(ctx: Any, input: Tensor, weight: Tensor, bias: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx.save_for_backward(input, weight)
-        return torch.conv2d(input, weight, bias)
-
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
-        input, weight = ctx.saved_tensors
-        (grad,) = grad_outputs
-        sides = [1, 1]
-        convolution: Any = torch.ops.aten.convolution_backward
-        of_input = convolution(
-            grad, input, weight, None, sides, [0, 0], sides, False, [0, 0], 1, [ctx.needs_input_grad[0], False, False]
-        )[0]
-        of_weight = torch.conv2d(_by_channel(input), _by_channel(grad)).transpose(0, 1)
-        return of_input, of_weight, grad.sum((0, 2, 3))
-
-
 def _padding(side: int, kernel: int, stride: int) -> tuple[int, int]:
     """Return the zeros before and behind a side so that a convolution leaves 1/stride of it, rounded up; TensorFlow's
     "SAME" puts the odd one behind.
     """
     total = max(0, (-(-side // stride) - 1) * stride + kernel - side)
     return total // 2, total - total // 2
-
-
-def _by_channel(planes: Tensor) -> Tensor:
-    """Return (C, B, H, W) of (B, C, H, W), with the second last in memory."""
-    return planes.transpose(0, 1).contiguous(memory_format=torch.channels_last)
 
 
 class Torso(nn.Module):

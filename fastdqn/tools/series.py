@@ -84,6 +84,8 @@ def run_series(
         draw_curves(groups, folder / "curves.png")
         show(table_of(groups), notes_of(groups))
         say(f"written: {folder / 'curves.png'}")
+    elif left:
+        say("no game has ended in these runs, so that there is nothing to compare")
     return code
 
 

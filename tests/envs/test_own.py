@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -280,6 +281,30 @@ def test_what_is_not_what_the_space_says_is_one_sentence() -> None:
             env.step(0)
 
 
+@pytest.mark.parametrize("reward", [float("nan"), float("inf")])
+def test_a_reward_that_is_no_number_is_one_sentence(reward: float) -> None:
+    class Endless(Dots):
+        def step(self, action: Any) -> Any:
+            shown, _, *others = super().step(action)
+            return shown, reward, *others
+
+    env = build_env(game_of(Endless))
+    env.reset(seed=0)
+    with pytest.raises(RunError, match=rf"failed in step: ValueError: its reward is {reward}\.$"):
+        env.step(0)
+
+
+def test_an_environment_that_leaves_is_one_sentence() -> None:
+    class Leaves(Dots):
+        def step(self, action: Any) -> Any:
+            sys.exit(0)
+
+    env = build_env(game_of(Leaves))
+    env.reset(seed=0)
+    with pytest.raises(RunError, match=r"failed in step: SystemExit: 0 \(test_own\.py, line \d+\)"):
+        env.step(0)
+
+
 @pytest.mark.parametrize(
     ("text", "path", "said"),
     [
@@ -289,6 +314,7 @@ def test_what_is_not_what_the_space_says_is_one_sentence() -> None:
         ("", "math:", "AttributeError: module 'math' has no attribute ''."),
         ("", ":", "ValueError: Empty module name."),
         ("def make(:", "broken_syntax:make", "SyntaxError: invalid syntax (broken_syntax.py, line 1)."),
+        ("raise SystemExit", "leaving_import:make", "SystemExit (leaving_import.py, line 1)."),
         ("import os\n1 / 0", "broken_import:make", "ZeroDivisionError: division by zero (broken_import.py, line 2)."),
     ],
 )

@@ -10,8 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from fastdqn.algorithms.dqn import DQNLearner
+from fastdqn.networks import convolution
+from fastdqn.networks.convolution import Convolution
 from fastdqn.networks.lowered import backward
-from fastdqn.networks.torso import Convolution, use_channels_last
+from fastdqn.networks.torso import use_channels_last
 from fastdqn.options.parts import VARIANTS
 from tests.helpers.learners import FAST, learner_from, network, options_of, random_batch
 
@@ -86,23 +88,27 @@ def test_gradients_are_those_of_autocast() -> None:
         assert (parameter.grad - expected).norm() < 3e-3 * expected.norm()
 
 
-def test_a_steady_convolution_has_the_gradients_of_a_plain_one() -> None:
+@pytest.mark.parametrize("amx", [False, True])
+@pytest.mark.parametrize(
+    ("channels", "kernel", "stride", "height", "width"),
+    [(8, 3, 1, 9, 8), (8, 4, 2, 10, 13), (1, 8, 4, 24, 24), (4, 8, 4, 24, 20), (4, 8, 4, 22, 25), (4, 5, 5, 20, 21)],
+)
+def test_a_convolutions_own_gradients_are_those_of_a_plain_one(
+    monkeypatch: pytest.MonkeyPatch, amx: bool, channels: int, kernel: int, stride: int, height: int, width: int
+) -> None:
+    monkeypatch.setattr(convolution, "has_amx", lambda: amx)
     torch.manual_seed(0)
-    steady = Convolution(8, 16, 3)
-    plain = nn.Conv2d(8, 16, 3).double()
-    plain.load_state_dict(steady.state_dict())
-    x = torch.randn(5, 8, 9, 9)
+    own = Convolution(channels, 16, kernel, stride).bfloat16().to(memory_format=torch.channels_last)
+    plain = nn.Conv2d(channels, 16, kernel, stride).double()
+    plain.load_state_dict(own.state_dict())
+    x = torch.randn(5, channels, height, width)
     a = x.bfloat16().contiguous(memory_format=torch.channels_last).requires_grad_()
     b = a.detach().double().requires_grad_()
-    steady.bfloat16()
-    plain.load_state_dict(steady.state_dict())
-    weight = torch.randn(5, 16, 7, 7).bfloat16()
-    (steady(a) * weight).sum().backward()
-    (plain(b) * weight.double()).sum().backward()
-    pairs = [
-        (a.grad, b.grad),
-        *((s.grad, p.grad) for s, p in zip(steady.parameters(), plain.parameters(), strict=True)),
-    ]
+    expected = plain(b)
+    weight = torch.randn(expected.shape).bfloat16()
+    (own(a) * weight).sum().backward()
+    (expected * weight.double()).sum().backward()
+    pairs = [(a.grad, b.grad), *((s.grad, p.grad) for s, p in zip(own.parameters(), plain.parameters(), strict=True))]
     for one, other in pairs:
         assert one is not None
         assert other is not None

@@ -1,0 +1,111 @@
+"""Convolutions whose gradients in bfloat16 on a CPU are not PyTorch's own."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+
+class Convolution(nn.Conv2d):
+    """A convolution, of inputs with channels last in bfloat16 on a CPU with gradients of its own.
+
+    With AMX the gradient of the weights is a product of matrices, of the windows that the kernel saw and the gradient
+    of what it made of them; as PyTorch computes it, it takes most of a backward pass.
+
+    Without AMX it is PyTorch's own, but for a stride of 1: that one sums in as many parts as there are threads. As a
+    convolution of the input with the gradient of the output, over the batch, it is one sum, no slower, and has the same
+    bits whatever number of threads computes it. With AMX other gradients depend on the number of threads all the same.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        weight, bias = self.weight, self.bias
+        lowered = input.dtype == weight.dtype == torch.bfloat16 and input.device.type == "cpu" and bias is not None
+        if not lowered or not torch.is_grad_enabled():
+            return super().forward(input)
+        if has_amx():
+            own = _ProductConvolution if input.is_contiguous(memory_format=torch.channels_last) else None
+        else:
+            own = _SteadyConvolution if self.stride == (1, 1) else None
+        if own is None:
+            return super().forward(input)
+        return own.apply(input, weight, bias, self.stride[0])  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+
+
+@functools.cache
+def has_amx() -> bool:
+    """Tell whether products of bf16 go to AMX units; PyTorch before 2.6 does not say."""
+    said = getattr(cast(Any, torch.cpu), "_is_amx_tile_supported", None)
+    return said is not None and bool(said())
+
+
+class _OwnConvolution(torch.autograd.Function):
+    """A convolution without padding, with one stride and square kernels, channels last."""
+
+    @staticmethod
+    def forward(ctx: Any, input: Tensor, weight: Tensor, bias: Tensor, stride: int) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx.save_for_backward(input, weight)
+        ctx.stride = stride
+        return torch.conv2d(input, weight, bias, stride)
+
+    @classmethod
+    def backward(cls, ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, Tensor, Tensor, None]:
+        input, weight = ctx.saved_tensors
+        grad = grad_outputs[0].contiguous(memory_format=torch.channels_last)
+        of_input = _gradient(grad, input, weight, ctx.stride, 0) if ctx.needs_input_grad[0] else None
+        return of_input, cls.of_weight(input, grad, weight, ctx.stride), grad.sum((0, 2, 3)), None
+
+    @staticmethod
+    def of_weight(input: Tensor, grad: Tensor, weight: Tensor, stride: int) -> Tensor:
+        """Return the gradient of `weight`, where `grad` is that of the output."""
+        raise NotImplementedError
+
+
+class _SteadyConvolution(_OwnConvolution):
+    @staticmethod
+    def of_weight(input: Tensor, grad: Tensor, weight: Tensor, stride: int) -> Tensor:  # noqa: ARG004
+        return torch.conv2d(_by_channel(input), _by_channel(grad)).transpose(0, 1)
+
+
+class _ProductConvolution(_OwnConvolution):
+    @staticmethod
+    def of_weight(input: Tensor, grad: Tensor, weight: Tensor, stride: int) -> Tensor:
+        (filters, channels, kernel, _), (count, _, height, width) = weight.shape, input.shape
+        fits = kernel % stride == height % stride == width % stride == 0
+        if channels == 4 and fits:  # few channels, many windows: their pixels in blocks, which is as many more channels
+            blocks, side = _blocks(input, stride), kernel // stride
+            like = weight.new_empty(filters, side, side, blocks.shape[1]).permute(0, 3, 1, 2)
+            found = _gradient(grad, blocks, like, 1, 1).permute(0, 2, 3, 1)
+            found = found.reshape(filters, side, side, stride, stride, channels).transpose(2, 3)
+            return found.reshape(filters, kernel, kernel, channels).permute(0, 3, 1, 2)
+        rows = grad.permute(0, 2, 3, 1).flatten(0, 2)
+        row, column = width * channels, channels
+        windows = input.as_strided(
+            (count, *grad.shape[2:], kernel, kernel * channels),
+            (height * row, stride * row, stride * column, row, 1),
+        )
+        found = rows.t() @ windows.reshape(len(rows), -1)
+        return found.view(filters, kernel, kernel, channels).permute(0, 3, 1, 2)
+
+
+def _gradient(grad: Tensor, input: Tensor, weight: Tensor, stride: int, which: int) -> Tensor:
+    """Return the gradient of a convolution's input (`which` 0) or weight (1), as PyTorch computes it."""
+    backward: Any = torch.ops.aten.convolution_backward
+    asked = [which == 0, which == 1, False]
+    return backward(grad, input, weight, None, [stride] * 2, [0, 0], [1, 1], False, [0, 0], 1, asked)[which]
+
+
+def _blocks(planes: Tensor, side: int) -> Tensor:
+    """Return (B, side * side * 4, H / side, W / side) of (B, 4, H, W) bf16, both with channels last."""
+    count, channels, height, width = planes.shape
+    pixels = planes.permute(0, 2, 3, 1).view(torch.int64)  # four numbers of two bytes as one, which are moved sooner
+    parted = pixels.view(count, height // side, side, width // side, side).transpose(2, 3).contiguous()
+    whole = parted.view(planes.dtype).view(count, height // side, width // side, side * side * channels)
+    return whole.permute(0, 3, 1, 2)
+
+
+def _by_channel(planes: Tensor) -> Tensor:
+    """Return (C, B, H, W) of (B, C, H, W), with the second last in memory."""
+    return planes.transpose(0, 1).contiguous(memory_format=torch.channels_last)
