@@ -153,7 +153,9 @@ def train(options: Options) -> Run:
                 learner.center_frames(replay.mean_frame())  # nothing without --center-frames
             if all_due:
                 with run.timed("refresh"):
-                    recorder.returns.refresh(learner.acting_values)  # nothing without --refresh-env-steps
+                    recorder.returns.refresh(
+                        learner.acting_values, trainer.do_all
+                    )  # nothing without --refresh-env-steps
             for due in groups(all_due, trainer.at_once):
                 with run.timed("update"):
                     for metrics in update(len(due)):

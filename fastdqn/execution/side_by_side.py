@@ -55,6 +55,10 @@ class SideBySide:
         return results + [other.result() for other in waiting]
 
 
+ONE_BY_ONE = SideBySide(1)
+"""Does one piece after the other, in the caller's thread."""
+
+
 class Replicable(Protocol):
     """A learner of which there can be replicas: the very same weights, with gradients and noise of their own."""
 
@@ -140,12 +144,27 @@ class SeveralGradients(NothingUnfinished):
         """
         if self.learner.device.type != "cpu" or self.at_once > 1:
             return
-        if self._paused is None:
-            if not paused or self._acting_alone == 1:
-                return
-            self._paused = SideBySide(self._acting_alone)
+        if self._paused is None and (not paused or self._acting_alone == 1):
+            return
+        self._acting = self._alone() if paused else self._threads
         torch.set_num_threads(1 if paused else self._count)
-        self._acting = self._paused if paused else self._threads
+
+    def _alone(self) -> SideBySide:
+        """Return the threads in which pieces of work are done while there are no updates."""
+        if self._paused is None:
+            self._paused = SideBySide(self._acting_alone)
+        return self._paused
+
+    def do_all(self, pieces: Sequence[Callable[[], None]]) -> None:
+        """Do pieces of work that need nothing of each other, between updates.
+
+        On a CPU where PyTorch has one thread, in as many as choose actions alone: the bits are the same. Where it has
+        several each piece is shared among them.
+        """
+        shared = self.learner.device.type != "cpu" or torch.get_num_threads() > 1
+        threads = ONE_BY_ONE if shared else self._alone()
+        for begin in range(0, len(pieces), threads.count):
+            threads(*pieces[begin : begin + threads.count])
 
     def state(self) -> dict[str, Any]:
         """Return the learner's state, and where the noise of its replicas stands."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any, cast
 
 import torch
@@ -41,7 +42,7 @@ def has_amx() -> bool:
     return said is not None and bool(said())
 
 
-class _OwnConvolution(torch.autograd.Function):
+class _Convolution(torch.autograd.Function):
     """A convolution without padding, with one stride and square kernels, channels last."""
 
     @staticmethod
@@ -50,44 +51,52 @@ class _OwnConvolution(torch.autograd.Function):
         ctx.stride = stride
         return torch.conv2d(input, weight, bias, stride)
 
-    @classmethod
-    def backward(cls, ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, Tensor, Tensor, None]:
-        input, weight = ctx.saved_tensors
-        grad = grad_outputs[0].contiguous(memory_format=torch.channels_last)
-        of_input = _gradient(grad, input, weight, ctx.stride, 0) if ctx.needs_input_grad[0] else None
-        return of_input, cls.of_weight(input, grad, weight, ctx.stride), grad.sum((0, 2, 3)), None
 
+class _SteadyConvolution(_Convolution):
     @staticmethod
-    def of_weight(input: Tensor, grad: Tensor, weight: Tensor, stride: int) -> Tensor:
-        """Return the gradient of `weight`, where `grad` is that of the output."""
-        raise NotImplementedError
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, Tensor, Tensor, None]:
+        return _backward(ctx, grad_outputs[0], _summed_over_the_batch)
 
 
-class _SteadyConvolution(_OwnConvolution):
+class _ProductConvolution(_Convolution):
     @staticmethod
-    def of_weight(input: Tensor, grad: Tensor, weight: Tensor, stride: int) -> Tensor:  # noqa: ARG004
-        return torch.conv2d(_by_channel(input), _by_channel(grad)).transpose(0, 1)
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, Tensor, Tensor, None]:
+        return _backward(ctx, grad_outputs[0], _product)
 
 
-class _ProductConvolution(_OwnConvolution):
-    @staticmethod
-    def of_weight(input: Tensor, grad: Tensor, weight: Tensor, stride: int) -> Tensor:
-        (filters, channels, kernel, _), (count, _, height, width) = weight.shape, input.shape
-        fits = kernel % stride == height % stride == width % stride == 0
-        if channels == 4 and fits:  # few channels, many windows: their pixels in blocks, which is as many more channels
-            blocks, side = _blocks(input, stride), kernel // stride
-            like = weight.new_empty(filters, side, side, blocks.shape[1]).permute(0, 3, 1, 2)
-            found = _gradient(grad, blocks, like, 1, 1).permute(0, 2, 3, 1)
-            found = found.reshape(filters, side, side, stride, stride, channels).transpose(2, 3)
-            return found.reshape(filters, kernel, kernel, channels).permute(0, 3, 1, 2)
-        rows = grad.permute(0, 2, 3, 1).flatten(0, 2)
-        row, column = width * channels, channels
-        windows = input.as_strided(
-            (count, *grad.shape[2:], kernel, kernel * channels),
-            (height * row, stride * row, stride * column, row, 1),
-        )
-        found = rows.t() @ windows.reshape(len(rows), -1)
-        return found.view(filters, kernel, kernel, channels).permute(0, 3, 1, 2)
+def _backward(
+    ctx: Any, grad: Tensor, of_weight: Callable[[Tensor, Tensor, Tensor, int], Tensor]
+) -> tuple[Tensor | None, Tensor, Tensor, None]:
+    """Return the gradients of input, weight and bias; `of_weight` finds the weight's, of input, gradient of the output,
+    weight and stride.
+    """
+    input, weight = ctx.saved_tensors
+    grad = grad.contiguous(memory_format=torch.channels_last)
+    of_input = _gradient(grad, input, weight, ctx.stride, 0) if ctx.needs_input_grad[0] else None
+    return of_input, of_weight(input, grad, weight, ctx.stride), grad.sum((0, 2, 3)), None
+
+
+def _summed_over_the_batch(input: Tensor, grad: Tensor, weight: Tensor, stride: int) -> Tensor:  # noqa: ARG001
+    return torch.conv2d(_by_channel(input), _by_channel(grad)).transpose(0, 1)
+
+
+def _product(input: Tensor, grad: Tensor, weight: Tensor, stride: int) -> Tensor:
+    (filters, channels, kernel, _), (count, _, height, width) = weight.shape, input.shape
+    fits = kernel % stride == height % stride == width % stride == 0
+    if channels == 4 and fits:  # few channels, many windows: their pixels in blocks, which is as many more channels
+        blocks, side = _blocks(input, stride), kernel // stride
+        like = weight.new_empty(filters, side, side, blocks.shape[1]).permute(0, 3, 1, 2)
+        found = _gradient(grad, blocks, like, 1, 1).permute(0, 2, 3, 1)
+        found = found.reshape(filters, side, side, stride, stride, channels).transpose(2, 3)
+        return found.reshape(filters, kernel, kernel, channels).permute(0, 3, 1, 2)
+    rows = grad.permute(0, 2, 3, 1).flatten(0, 2)
+    row, column = width * channels, channels
+    windows = input.as_strided(
+        (count, *grad.shape[2:], kernel, kernel * channels),
+        (height * row, stride * row, stride * column, row, 1),
+    )
+    found = rows.t() @ windows.reshape(len(rows), -1)
+    return found.view(filters, kernel, kernel, channels).permute(0, 3, 1, 2)
 
 
 def _gradient(grad: Tensor, input: Tensor, weight: Tensor, stride: int, which: int) -> Tensor:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,12 @@ REFRESHED_AT_ONCE = 256
 REFRESHED_AT_ONCE_ON_CUDA = 4096
 SMALLEST = 1e-46
 """What float32 rounds to zero."""
+
+
+def one_by_one(pieces: Sequence[Callable[[], None]]) -> None:
+    """Do `pieces` of work, one after the other."""
+    for piece in pieces:
+        piece()
 
 
 class ReturnReplay(FrameReplay):
@@ -93,13 +100,16 @@ class ReturnReplay(FrameReplay):
         """Whether a refresh is due."""
         return self._every is not None and (self._host_head - self._refreshed) * self.num_envs >= self._every
 
-    def refresh(self, evaluate: Callable[[Tensor], Tensor]) -> None:
+    def refresh(
+        self, evaluate: Callable[[Tensor], Tensor], do_all: Callable[[Sequence[Callable[[], None]]], None] = one_by_one
+    ) -> None:
         """Compute the values of all observations anew, or of those whose turn it is, and all known returns from these
         (Daley & Amato 2019, section 3.2), now without an end at each block.
 
         Args:
             evaluate: returns the values (B, A) float32 of observations (B, C, H, W), at most `REFRESHED_AT_ONCE` of
                 them, or on a GPU `REFRESHED_AT_ONCE_ON_CUDA`.
+            do_all: does pieces of work, which need nothing of each other, in threads or one by one.
         """
         most = REFRESHED_AT_ONCE_ON_CUDA if self.learner_device.type == "cuda" else REFRESHED_AT_ONCE
         oldest, newest = max(0, self._host_head - self._reach), self._host_known
@@ -109,12 +119,8 @@ class ReturnReplay(FrameReplay):
             turns = self._turns if self._refreshes else 1
             rows = torch.arange(oldest + (self._refreshes - oldest) % turns, end, turns, device=self.device)
             times, games = rows.repeat_interleave(self.num_envs), self._games.repeat(len(rows))
-            for begin in range(0, len(times), most):
-                time, game = times[begin : begin + most], games[begin : begin + most]
-                obs, action = self.seen(time, game)
-                values, slots = evaluate(obs), self.slots(time, game)
-                self._value[slots] = values.amax(dim=1).to(self.device)
-                self._taken[slots] = values.gather(1, action.unsqueeze(1)).squeeze(1).to(self.device)
+            pieces = [slice(begin, begin + most) for begin in range(0, len(times), most)]
+            do_all([partial(self._evaluate, evaluate, times[piece], games[piece]) for piece in pieces])
             self._refreshes += 1
             self._look_back(newest, oldest)
         self._refreshed = self._host_head
@@ -171,6 +177,13 @@ class ReturnReplay(FrameReplay):
     def _forget(self) -> None:
         self._know(0)
         self._refreshed = self._refreshes = 0
+
+    def _evaluate(self, evaluate: Callable[[Tensor], Tensor], time: Tensor, game: Tensor) -> None:
+        """Keep new values of rows and games, int64 (B,) each."""
+        obs, action = self.seen(time, game)
+        values, slots = evaluate(obs), self.slots(time, game)
+        self._value[slots] = values.amax(dim=1).to(self.device)
+        self._taken[slots] = values.gather(1, action.unsqueeze(1)).squeeze(1).to(self.device)
 
     def _look_back(self, newest: int, oldest: int) -> None:
         """Compute the returns of the rows from `oldest` up to, but without, `newest`, whose values are the last.

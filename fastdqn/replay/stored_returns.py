@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
 from fastdqn.replay.prioritized import DeviceReplay, PrioritizedReplay
-from fastdqn.replay.returns import ReturnReplay
+from fastdqn.replay.returns import ReturnReplay, one_by_one
 
 
 class StoredReturns:
@@ -32,10 +32,14 @@ class StoredReturns:
         if self._returns is not None:
             self._returns.note()
 
-    def refresh(self, evaluate: Callable[[Tensor], Tensor]) -> None:
-        """Compute stored returns anew, if that is due, by the values (B, A) that `evaluate` gives for (B, C, H, W)."""
+    def refresh(
+        self, evaluate: Callable[[Tensor], Tensor], do_all: Callable[[Sequence[Callable[[], None]]], None] = one_by_one
+    ) -> None:
+        """Compute stored returns anew, if that is due, by the values (B, A) that `evaluate` gives for (B, C, H, W);
+        `do_all` does pieces of that work, in threads or one by one.
+        """
         if self._returns is None or not self._returns.stale:
             return
-        self._returns.refresh(evaluate)
+        self._returns.refresh(evaluate, do_all)
         if isinstance(self._replay, PrioritizedReplay):
             self._replay.renew()

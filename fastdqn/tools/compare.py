@@ -149,7 +149,8 @@ def notes_of(groups: Groups) -> list[str]:
     notes = left_out(groups)
     machines = {run.machine for labels in groups.values() for members in labels.values() for run in members}
     if len(machines - {None}) > 1:
-        notes.append("The runs had different machines or numbers of cores: their minutes and env steps/s say little of each other.")
+        said = "The runs had different machines or numbers of cores"
+        notes.append(f"{said}: their minutes and env steps/s say little of each other.")
     return notes
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +12,7 @@ import torch
 
 from fastdqn.build import check_games
 from fastdqn.errors import UserError
+from fastdqn.execution.side_by_side import SideBySide
 from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions
 from fastdqn.options.groups import Groups
 from fastdqn.options.parts import ReturnOptions
@@ -285,6 +288,29 @@ def test_refreshes_in_turns_evaluate_one_row_of_so_many(tmp_path: Path) -> None:
     assert float(returns._value[row]) == 202.0
     evaluated(returns, 300.0)
     assert float(returns._value[row]) == 202.0
+
+
+def test_a_refresh_in_two_threads_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(returns_module, "REFRESHED_AT_ONCE", 7)
+    threads = SideBySide(2)
+    count: list[int] = []
+
+    def do_all(pieces: Sequence[Callable[[], None]]) -> None:
+        for begin in range(0, len(pieces), 2):
+            count.append(len(threads(*pieces[begin : begin + 2])))
+
+    found: list[ReturnReplay] = []
+    for refresh in (ReturnReplay.refresh, partial(ReturnReplay.refresh, do_all=do_all)):
+        returns, history = replay_of(0.8, rows=60, every=GAMES), History(6)
+        returns.reset(history.frames())
+        for _ in range(40):
+            history.step(returns)
+        refresh(returns, values_of)
+        found.append(returns)
+    assert sum(count) == -(-40 * GAMES // 7)
+    assert torch.equal(found[0]._value, found[1]._value)
+    assert torch.equal(found[0]._taken, found[1]._taken)
+    assert torch.equal(found[0]._return, found[1]._return)
 
 
 def test_without_returns_there_is_nothing_to_refresh() -> None:
