@@ -34,6 +34,7 @@ from fastdqn.algorithms.exploration import epsilons_at
 from fastdqn.algorithms.freeze_trial import FreezeTrial
 from fastdqn.cli.scripts import start
 from fastdqn.envs.turns import Turns, together
+from fastdqn.execution.background import Background
 from fastdqn.execution.devices import prepare_memory
 from fastdqn.execution.graphs import Graphed, GraphedActions, graphs_on
 from fastdqn.execution.side_by_side import SeveralGradients
@@ -86,6 +87,7 @@ def train(options: Options) -> Run:
         for number, group in enumerate(games.groups)
     ]
     recorder = Recorder(replay, shown, dqn.replay_initial)
+    background = Background(process.cores() if device.type == "cpu" else 1)
     trial = FreezeTrial(freeze.freeze_share, freeze.freeze_slack)
 
     def eager(count: int) -> list[Metrics]:
@@ -152,10 +154,8 @@ def train(options: Options) -> Run:
             if run.updates == 0 and all_due:
                 learner.center_frames(replay.mean_frame())  # nothing without --center-frames
             if all_due:
-                with run.timed("refresh"):
-                    recorder.returns.refresh(
-                        learner.acting_values, trainer.do_all
-                    )  # nothing without --refresh-env-steps
+                with run.timed("refresh"):  # nothing without --refresh-env-steps
+                    recorder.returns.refresh(learner.still_values, background.start)
             for due in groups(all_due, trainer.at_once):
                 with run.timed("update"):
                     for metrics in update(len(due)):

@@ -105,7 +105,7 @@ def train(options: Options) -> Run:
                 learner.center_frames(replay.mean_frame())  # nothing without --center-frames
             if due:
                 with run.timed("refresh"):
-                    returns.refresh(learner.acting_values)  # nothing without --refresh-env-steps
+                    returns.refresh(learner.still_values)  # nothing without --refresh-env-steps
             for env_step in due:
                 with run.timed("update"):
                     resets.before(run.updates, learner, replay.windows)  # nothing unless it is asked for

@@ -272,7 +272,8 @@ def build_device_replay(
         limits = (-math.inf, math.inf)
         if parts is not None and parts.distributional:
             limits = (parts.value_min, parts.value_max)
-        frames = ReturnReplay(*many, *size, *rest, limits=limits, turns=returns.refresh_turns)
+        when = (limits, returns.refresh_turns, returns.refresh_delay)
+        frames = ReturnReplay(*many, *size, *rest, *when)
     else:
         frames = FrameReplay(*size, dqn.n_step, *rest)
     if parts is None or not parts.prioritized:

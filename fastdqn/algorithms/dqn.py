@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -148,6 +149,19 @@ class DQNLearner(NothingUnfinished):
         self._keep_up()
         with torch.no_grad():
             return self.objective.values(self._outputs(self._actor, obs))
+
+    def still_values(self) -> Callable[[Tensor], Tensor]:
+        """Return what computes the values (N, A) float32 of (N, C, H, W) as `acting_values` does now, by weights that
+        stay as they are.
+        """
+        self._keep_up()
+        still = copy.deepcopy(self._actor)
+
+        def values(obs: Tensor) -> Tensor:
+            with torch.no_grad():
+                return self.objective.values(self._outputs(still, obs))
+
+        return values
 
     def values(self, obs: Tensor) -> Tensor:
         """Return the online network's values, float32 (B, A), for uint8 (B, C, H, W), as the update computes them."""

@@ -36,7 +36,7 @@ class SideBySide:
         self._pool = None
         if count > 1:  # the number of threads is each thread's own
             torch.set_num_threads(torch_threads)
-            self._pool = ThreadPoolExecutor(count - 1, "piece", initializer=_begin, initargs=(torch_threads,))
+            self._pool = ThreadPoolExecutor(count - 1, "piece", initializer=begin_thread, initargs=(torch_threads,))
 
     def __call__(self, *pieces: Callable[[], ResultT]) -> list[ResultT]:
         """Return what `pieces` return, in their order, once all are done.
@@ -53,10 +53,6 @@ class SideBySide:
             for other in waiting:
                 other.exception()
         return results + [other.result() for other in waiting]
-
-
-ONE_BY_ONE = SideBySide(1)
-"""Does one piece after the other, in the caller's thread."""
 
 
 class Replicable(Protocol):
@@ -144,27 +140,12 @@ class SeveralGradients(NothingUnfinished):
         """
         if self.learner.device.type != "cpu" or self.at_once > 1:
             return
-        if self._paused is None and (not paused or self._acting_alone == 1):
-            return
-        self._acting = self._alone() if paused else self._threads
-        torch.set_num_threads(1 if paused else self._count)
-
-    def _alone(self) -> SideBySide:
-        """Return the threads in which pieces of work are done while there are no updates."""
         if self._paused is None:
+            if not paused or self._acting_alone == 1:
+                return
             self._paused = SideBySide(self._acting_alone)
-        return self._paused
-
-    def do_all(self, pieces: Sequence[Callable[[], None]]) -> None:
-        """Do pieces of work that need nothing of each other, between updates.
-
-        On a CPU where PyTorch has one thread, in as many as choose actions alone: the bits are the same. Where it has
-        several each piece is shared among them.
-        """
-        shared = self.learner.device.type != "cpu" or torch.get_num_threads() > 1
-        threads = ONE_BY_ONE if shared else self._alone()
-        for begin in range(0, len(pieces), threads.count):
-            threads(*pieces[begin : begin + threads.count])
+        torch.set_num_threads(1 if paused else self._count)
+        self._acting = self._paused if paused else self._threads
 
     def state(self) -> dict[str, Any]:
         """Return the learner's state, and where the noise of its replicas stands."""
@@ -189,6 +170,7 @@ def flush_denormals() -> None:
     torch.set_flush_denormal(True)
 
 
-def _begin(torch_threads: int) -> None:
+def begin_thread(torch_threads: int) -> None:
+    """Let this thread share an operation among so many of PyTorch's, and tiny numbers be zero in it."""
     torch.set_num_threads(torch_threads)
     flush_denormals()

@@ -79,7 +79,12 @@ def _all(groups: Groups) -> Iterator[_Idle]:
         else:
             yield _Idle("--loss", "distributions are learnt by their cross-entropy")
     if returns is not None and returns.trace_decay is None:
-        yield _Idle("--block-steps --refresh-env-steps", "there are no lambda-returns, which --trace-decay asks for")
+        yield _Idle(
+            "--block-steps --refresh-env-steps --refresh-turns --refresh-delay",
+            "there are no lambda-returns, which --trace-decay asks for",
+        )
+    if returns is not None and returns.trace_decay is not None and returns.refresh_env_steps is None:
+        yield _Idle("--refresh-turns --refresh-delay", "returns stay as they are without --refresh-env-steps")
     if returns is not None and returns.trace_decay is not None:
         yield _Idle("--target-sync", "lambda-returns have no target network")
     elif groups.agent is not None and groups.agent.target_average is not None:

@@ -77,7 +77,7 @@ _RECORD: Changes = {
     "dqn": {"replay_size": 49_152, "batch_size": 4, "n_step": 1, "learning_rate": 7e-4, "epsilon_decay": 40_000},
     "parts": {"prioritized": True, "importance_exponent": 0.0, "importance_final": 0.0, "priority_floor": 1e-3},
     "agent": {"target_average": 0.01, "act_with": "target"},
-    "returns": {"trace_decay": 0.9, "refresh_env_steps": 4_096, "refresh_turns": 2},
+    "returns": {"trace_decay": 0.9, "refresh_env_steps": 4_096, "refresh_turns": 2, "refresh_delay": 2_048},
     "freeze": {"freeze_share": 0.88, "freeze_slack": 0.06},
 }
 """What differs from pong-fast where Pong is solved for the clock (LOG.md)."""

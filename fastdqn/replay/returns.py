@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -22,10 +23,28 @@ SMALLEST = 1e-46
 """What float32 rounds to zero."""
 
 
-def one_by_one(pieces: Sequence[Callable[[], None]]) -> None:
-    """Do `pieces` of work, one after the other."""
+Pieces = Sequence[Callable[[], None]]
+"""Pieces of work that need nothing of each other."""
+
+
+def at_once(pieces: Pieces) -> Callable[[], None]:
+    """Do `pieces`, one after the other; return a function that does nothing."""
     for piece in pieces:
         piece()
+    return lambda: None
+
+
+@dataclass
+class NewValues:
+    """Values of stored observations that do not count yet."""
+
+    due: int  # the row at which they do
+    time: Tensor  # (M,) int64, their rows
+    slots: Tensor  # (M,) int64
+    value: Tensor  # (M,) float32, the largest of an observation
+    taken: Tensor  # (M,) float32, of the action that was taken
+    wait: Callable[[], None] = lambda: None
+    """Returns once all are computed."""
 
 
 class ReturnReplay(FrameReplay):
@@ -48,6 +67,8 @@ class ReturnReplay(FrameReplay):
         limits: a return beyond one of them counts as it, since no more than they can be learnt.
         turns: refreshes in which every row is evaluated once: all but the first take one row of so many, and the
             others keep the values that they have.
+        delay: env steps after which the values of a refresh count, but for those of the first, so that they can be
+            computed meanwhile.
     """
 
     def __init__(
@@ -66,6 +87,7 @@ class ReturnReplay(FrameReplay):
         newest: Callable[[], Frame] | None = None,
         limits: tuple[float, float] = (-math.inf, math.inf),
         turns: int = 1,
+        delay: int = 0,
     ) -> None:
         super().__init__(capacity, num_envs, frame_shape, stack, 1, gamma, device, seed, channels_last, newest)
         self.values = torch.zeros(num_envs, device=self.learner_device)
@@ -77,7 +99,8 @@ class ReturnReplay(FrameReplay):
         self._return = torch.zeros(self.size, device=self.device)
         self._known = torch.zeros((), dtype=torch.int64, device=self.device)  # rows with returns
         self._host_known = 0
-        self._turns = turns
+        self._turns, self._delay = turns, delay
+        self._new: NewValues | None = None
         self._refreshed = 0  # the newest row when all returns were computed anew
         self._refreshes = 0
 
@@ -101,29 +124,55 @@ class ReturnReplay(FrameReplay):
         return self._every is not None and (self._host_head - self._refreshed) * self.num_envs >= self._every
 
     def refresh(
-        self, evaluate: Callable[[Tensor], Tensor], do_all: Callable[[Sequence[Callable[[], None]]], None] = one_by_one
-    ) -> None:
+        self, evaluate: Callable[[Tensor], Tensor], start: Callable[[Pieces], Callable[[], None]] = at_once
+    ) -> bool:
         """Compute the values of all observations anew, or of those whose turn it is, and all known returns from these
-        (Daley & Amato 2019, section 3.2), now without an end at each block.
+        (Daley & Amato 2019, section 3.2), now without an end at each block. With a delay `settle` does the second
+        part. Return whether there are new returns.
 
         Args:
             evaluate: returns the values (B, A) float32 of observations (B, C, H, W), at most `REFRESHED_AT_ONCE` of
-                them, or on a GPU `REFRESHED_AT_ONCE_ON_CUDA`.
-            do_all: does pieces of work, which need nothing of each other, in threads or one by one.
+                them, or on a GPU `REFRESHED_AT_ONCE_ON_CUDA`; with a delay always the same ones.
+            start: starts pieces of work, and returns a function that returns once they are done.
         """
         most = REFRESHED_AT_ONCE_ON_CUDA if self.learner_device.type == "cuda" else REFRESHED_AT_ONCE
-        oldest, newest = max(0, self._host_head - self._reach), self._host_known
-        if newest > oldest:
-            # the first time the rows of the block that is not over, too: they were seen before frames were centred
-            end = newest + 1 if self._refreshes else max(newest + 1, self._host_head)
-            turns = self._turns if self._refreshes else 1
-            rows = torch.arange(oldest + (self._refreshes - oldest) % turns, end, turns, device=self.device)
-            times, games = rows.repeat_interleave(self.num_envs), self._games.repeat(len(rows))
-            pieces = [slice(begin, begin + most) for begin in range(0, len(times), most)]
-            do_all([partial(self._evaluate, evaluate, times[piece], games[piece]) for piece in pieces])
-            self._refreshes += 1
-            self._look_back(newest, oldest)
+        oldest, newest, first = self._oldest(), self._host_known, not self._refreshes
         self._refreshed = self._host_head
+        if newest <= oldest:
+            return False
+        # the first time the rows of the block that is not over, too: they were seen before frames were centred
+        end = max(newest + 1, self._host_head) if first else newest + 1
+        turns = 1 if first else self._turns
+        rows = torch.arange(oldest + (self._refreshes - oldest) % turns, end, turns, device=self.device)
+        time, games = rows.repeat_interleave(self.num_envs), self._games.repeat(len(rows))
+        value, taken = torch.empty(2, len(time), device=self.device)
+        due = self._host_head + (0 if first else -(-self._delay // self.num_envs))
+        self._new = NewValues(due, time, self.slots(time, games), value, taken)
+
+        def evaluated(piece: slice) -> None:
+            obs, action = self.seen(time[piece], games[piece])
+            values = evaluate(obs)
+            value[piece] = values.amax(dim=1).to(self.device)
+            taken[piece] = values.gather(1, action.unsqueeze(1)).squeeze(1).to(self.device)
+
+        pieces = [slice(begin, begin + most) for begin in range(0, len(time), most)]
+        self._new.wait = start([partial(evaluated, piece) for piece in pieces])
+        self._refreshes += 1
+        return self.settle()
+
+    def settle(self) -> bool:
+        """Let the values of a refresh count, if it is time; return whether there are new returns."""
+        new = self._new
+        if new is None or self._host_head < new.due:
+            return False
+        new.wait()
+        self._new = None
+        oldest = self._oldest()
+        there = new.time >= oldest  # the others have been written over
+        for kept, value in ((self._value, new.value), (self._taken, new.taken)):
+            kept[new.slots] = torch.where(there, value, kept[new.slots])  # which a GPU need not wait for
+        self._look_back(self._host_known, oldest)
+        return True
 
     def starts(self) -> tuple[int, int]:
         """Return the row that the last step put out of reach and the last one of a block that is over."""
@@ -145,7 +194,12 @@ class ReturnReplay(FrameReplay):
 
     def state(self) -> dict[str, Any]:
         """Return everything that is stored, as a frame replay does, and which returns are known."""
-        mine = {"values": self.values.cpu().clone(), "known": self._host_known}
+        mine: dict[str, Any] = {"values": self.values.cpu().clone(), "known": self._host_known}
+        new = self._new
+        if new is not None:
+            new.wait()
+            tensors = (new.time, new.slots, new.value, new.taken)
+            mine |= {"new": [tensor.cpu().clone() for tensor in tensors], "due": new.due}
         return {**super().state(), **mine, "refreshed": self._refreshed, "refreshes": self._refreshes}
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -155,6 +209,8 @@ class ReturnReplay(FrameReplay):
         self._know(int(state["known"]))
         self._refreshed = int(state["refreshed"])
         self._refreshes = int(state.get("refreshes", self._refreshed > 0))  # older ones are not counted
+        if "new" in state:
+            self._new = NewValues(int(state["due"]), *[tensor.to(self.device) for tensor in state["new"]])
 
     def discard(self, envs: NDArray[np.bool_] | None) -> None:
         """Let the newest transition of these games, (N,), be the last before a truncation; with None, begin with the
@@ -177,13 +233,13 @@ class ReturnReplay(FrameReplay):
     def _forget(self) -> None:
         self._know(0)
         self._refreshed = self._refreshes = 0
+        if self._new is not None:
+            self._new.wait()
+            self._new = None
 
-    def _evaluate(self, evaluate: Callable[[Tensor], Tensor], time: Tensor, game: Tensor) -> None:
-        """Keep new values of rows and games, int64 (B,) each."""
-        obs, action = self.seen(time, game)
-        values, slots = evaluate(obs), self.slots(time, game)
-        self._value[slots] = values.amax(dim=1).to(self.device)
-        self._taken[slots] = values.gather(1, action.unsqueeze(1)).squeeze(1).to(self.device)
+    def _oldest(self) -> int:
+        """Return the first row in which a transition may start."""
+        return max(0, self._host_head - self._reach)
 
     def _look_back(self, newest: int, oldest: int) -> None:
         """Compute the returns of the rows from `oldest` up to, but without, `newest`, whose values are the last.

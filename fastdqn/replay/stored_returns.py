@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from torch import Tensor
 
 from fastdqn.replay.prioritized import DeviceReplay, PrioritizedReplay
-from fastdqn.replay.returns import ReturnReplay, one_by_one
+from fastdqn.replay.returns import Pieces, ReturnReplay, at_once
 
 
 class StoredReturns:
@@ -33,13 +33,21 @@ class StoredReturns:
             self._returns.note()
 
     def refresh(
-        self, evaluate: Callable[[Tensor], Tensor], do_all: Callable[[Sequence[Callable[[], None]]], None] = one_by_one
+        self,
+        still: Callable[[], Callable[[Tensor], Tensor]],
+        start: Callable[[Pieces], Callable[[], None]] = at_once,
     ) -> None:
-        """Compute stored returns anew, if that is due, by the values (B, A) that `evaluate` gives for (B, C, H, W);
-        `do_all` does pieces of that work, in threads or one by one.
+        """Compute stored returns anew, if that is due.
+
+        Args:
+            still: returns a function of the values (B, A) of observations (B, C, H, W), by the weights of now.
+            start: as of a replay of returns.
         """
-        if self._returns is None or not self._returns.stale:
+        returns = self._returns
+        if returns is None:
             return
-        self._returns.refresh(evaluate, do_all)
-        if isinstance(self._replay, PrioritizedReplay):
+        renewed = returns.settle()
+        if returns.stale:
+            renewed = returns.refresh(still(), start) or renewed
+        if renewed and isinstance(self._replay, PrioritizedReplay):
             self._replay.renew()

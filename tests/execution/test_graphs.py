@@ -294,7 +294,7 @@ def test_returns_are_noted_and_renewed_without_waiting(variant: str) -> None:
     def step() -> None:
         returns.note()
         play_noise(replay, 1, rng)
-        returns.refresh(learner.acting_values)
+        returns.refresh(learner.still_values)
 
     for _ in range(60):
         actions()

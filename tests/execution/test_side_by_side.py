@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
-from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -207,32 +206,6 @@ def test_while_updates_are_paused_the_same_actions_are_chosen_in_threads_of_thei
             assert torch.equal(trainer.act(obs), actions)
             assert sorted(seen) == ([(4, 1), (5, 1)] if paused and halves else [(9, torch_threads)])
         assert torch.get_num_threads() == torch_threads
-    finally:
-        torch.set_num_threads(before)
-
-
-@pytest.mark.parametrize(("torch_threads", "acting"), [(1, None), (1, 2), (2, 2)])
-def test_pieces_between_updates_have_threads_of_their_own_where_pytorch_has_one(
-    torch_threads: int, acting: int | None
-) -> None:
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(torch_threads)
-        trainer = SeveralGradients(trainer_of().learner, 1, acting)
-        meet = threading.Barrier(2)
-        done: list[int] = []
-
-        def piece(number: int) -> None:
-            if torch_threads == 1 and acting == 2 and number < 4:
-                meet.wait(timeout=20)
-            assert torch.get_num_threads() == torch_threads
-            done.append(number)
-
-        trainer.do_all([partial(piece, number) for number in range(5)])
-        assert sorted(done) == list(range(5))
-        assert torch.get_num_threads() == torch_threads
-        with pytest.raises(ZeroDivisionError):
-            trainer.do_all([lambda: None, lambda: done.append(1 // 0)])
     finally:
         torch.set_num_threads(before)
 

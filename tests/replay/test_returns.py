@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +10,7 @@ import torch
 
 from fastdqn.build import check_games
 from fastdqn.errors import UserError
-from fastdqn.execution.side_by_side import SideBySide
+from fastdqn.execution.background import Background
 from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions
 from fastdqn.options.groups import Groups
 from fastdqn.options.parts import ReturnOptions
@@ -82,9 +80,11 @@ class History:
         return mean + decay ** (len(returns) - 1) * returns[-1]
 
 
-def replay_of(decay: float, rows: int = 64, seed: int = 0, every: int | None = None, turns: int = 1) -> ReturnReplay:
+def replay_of(
+    decay: float, rows: int = 64, seed: int = 0, every: int | None = None, turns: int = 1, delay: int = 0
+) -> ReturnReplay:
     size = (rows * GAMES, GAMES, (6, 6), 2, GAMMA, CPU, seed)
-    return ReturnReplay(decay, BLOCK, every, *size, channels_last=True, turns=turns)
+    return ReturnReplay(decay, BLOCK, every, *size, channels_last=True, turns=turns, delay=delay)
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.7, 1.0])
@@ -290,27 +290,48 @@ def test_refreshes_in_turns_evaluate_one_row_of_so_many(tmp_path: Path) -> None:
     assert float(returns._value[row]) == 202.0
 
 
-def test_a_refresh_in_two_threads_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("rows", [60, 50])
+@pytest.mark.parametrize("way", ["at once", "in the background", "over a checkpoint"])
+def test_values_that_count_later_are_those_of_when_they_were_begun(
+    rows: int, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is written over meanwhile is left alone, and steps made meanwhile keep their values. The first counts at
+    once.
+    """
     monkeypatch.setattr(returns_module, "REFRESHED_AT_ONCE", 7)
-    threads = SideBySide(2)
-    count: list[int] = []
-
-    def do_all(pieces: Sequence[Callable[[], None]]) -> None:
-        for begin in range(0, len(pieces), 2):
-            count.append(len(threads(*pieces[begin : begin + 2])))
-
-    found: list[ReturnReplay] = []
-    for refresh in (ReturnReplay.refresh, partial(ReturnReplay.refresh, do_all=do_all)):
-        returns, history = replay_of(0.8, rows=60, every=GAMES), History(6)
-        returns.reset(history.frames())
-        for _ in range(40):
-            history.step(returns)
-        refresh(returns, values_of)
-        found.append(returns)
-    assert sum(count) == -(-40 * GAMES // 7)
-    assert torch.equal(found[0]._value, found[1]._value)
-    assert torch.equal(found[0]._taken, found[1]._taken)
-    assert torch.equal(found[0]._return, found[1]._return)
+    start = returns_module.at_once if way == "at once" else Background(2).start
+    decay, delay, begun = 0.8, 5 * GAMES - 1, 48
+    returns, history = replay_of(decay, rows=rows, every=8 * GAMES, delay=delay), History(6)
+    returns.reset(history.frames())
+    for _ in range(40):
+        history.step(returns)
+    assert returns.refresh(lambda obs: torch.full((len(obs), 4), 100.0), start)
+    assert bool((returns._value[: 40 * GAMES] == 100.0).all())
+    for _ in range(begun - 40):
+        history.step(returns)
+    known = returns._host_known
+    assert not returns.refresh(values_of, start)
+    for step in range(5):
+        assert not returns.settle()
+        assert bool((returns._value[10 * GAMES : 20 * GAMES] == 100.0).all())
+        history.step(returns)
+        if step == 2 and way == "over a checkpoint":
+            other = replay_of(decay, rows=rows, every=8 * GAMES, delay=delay, seed=5)
+            other.load(through_a_file(tmp_path, returns))
+            returns = other
+    assert returns.settle()
+    assert not returns.settle()
+    head, seen = begun + 5, 0
+    history.value = [np.full(GAMES, np.sin(row)) if row <= known else history.value[row] for row in range(head)]
+    for row in range(max(0, head - returns._reach), head):
+        begin = row % rows * GAMES
+        assert torch.allclose(returns._value[begin:][:GAMES], torch.tensor(history.value[row]).float())
+        for game in range(GAMES if row < returns._host_known else 0):
+            if not history.reset[row][game]:
+                wanted = history.wanted(row, game, decay, returns._host_known)
+                assert float(returns._return[begin + game]) == pytest.approx(wanted, abs=1e-5)
+                seen += 1
+    assert seen > 60
 
 
 def test_without_returns_there_is_nothing_to_refresh() -> None:

@@ -1,0 +1,55 @@
+"""Work in the background on a CPU: on a core that waits for something else."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+
+from fastdqn.execution.side_by_side import begin_thread
+
+
+class Background:
+    """Does pieces of work in a thread of its own, each in one thread of PyTorch's, while the caller does other work.
+
+    Where PyTorch shares operations among several threads the pieces are done at once, shared among these: their bits
+    may depend on it.
+
+    Args:
+        cores: that this process has for it; with one the pieces are done at once, too.
+    """
+
+    def __init__(self, cores: int) -> None:
+        self._pool = ThreadPoolExecutor(1, "background", initializer=begin_thread, initargs=(1,)) if cores > 1 else None
+
+    def start(self, pieces: Sequence[Callable[[], None]]) -> Callable[[], None]:
+        """Start to do `pieces`, one after the other, which need nothing of each other.
+
+        Returns:
+            A function that helps to do those that are left, returns once all are done, and raises what one has raised.
+        """
+        left = deque(pieces)
+
+        def work() -> None:
+            while left:
+                try:
+                    piece = left.popleft()
+                except IndexError:  # the other thread has taken it
+                    return
+                piece()
+
+        if self._pool is None or torch.get_num_threads() > 1:
+            work()
+            return lambda: None
+        begun = self._pool.submit(work)
+
+        def wait() -> None:
+            try:
+                work()
+            finally:
+                begun.exception()
+            begun.result()
+
+        return wait

@@ -1,0 +1,85 @@
+"""Work in the background: all of it is done once, beside the caller or with its help."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import pytest
+import torch
+
+from fastdqn.execution.background import Background
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_pieces_are_done_while_the_caller_does_something_else() -> None:
+    go, done = threading.Event(), threading.Semaphore(0)
+    where: list[tuple[int, int, int]] = []
+
+    def piece(number: int) -> None:
+        assert go.wait(20)
+        where.append((number, threading.get_ident(), torch.get_num_threads()))
+        done.release()
+
+    wait = Background(2).start([partial(piece, number) for number in range(3)])
+    assert not where
+    go.set()
+    for _ in range(3):
+        assert done.acquire(timeout=20)
+    wait()
+    numbers, threads, torch_threads = zip(*where, strict=True)
+    assert numbers == (0, 1, 2)
+    assert set(torch_threads) == {1}
+    assert threading.get_ident() not in threads
+
+
+def test_who_waits_does_what_is_left() -> None:
+    helped, done = threading.Event(), list[int]()
+
+    def first() -> None:
+        assert helped.wait(20)
+        done.append(0)
+
+    def other(number: int) -> None:
+        done.append(number)
+        helped.set()
+
+    begun = threading.Event()
+    background = Background(2)
+    background.start([begun.set])
+    wait = background.start([first, *(partial(other, number) for number in range(1, 5))])
+    assert begun.wait(20)
+    wait()
+    assert sorted(done) == list(range(5))
+
+
+@pytest.mark.parametrize(("cores", "torch_threads"), [(1, 1), (2, 2)])
+def test_elsewhere_all_is_done_at_once_by_the_caller(cores: int, torch_threads: int) -> None:
+    torch.set_num_threads(torch_threads)
+    threads: list[int] = []
+    wait = Background(cores).start([lambda: threads.append(threading.get_ident())] * 3)
+    assert threads == [threading.get_ident()] * 3
+    wait()
+    assert len(threads) == 3
+
+
+@pytest.mark.parametrize("place", [0, 4])
+def test_what_a_piece_raises_is_raised_by_waiting(place: int) -> None:
+    done: list[int] = []
+
+    def piece(number: int) -> None:
+        if number == place:
+            raise ValueError(number)
+        done.append(number)
+
+    pieces: list[Callable[[], None]] = [partial(piece, number) for number in range(5)]
+    with pytest.raises(ValueError, match=str(place)):
+        Background(2).start(pieces)()
