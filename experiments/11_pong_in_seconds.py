@@ -7,9 +7,9 @@ nothing until a test of its points says that it loses too many. Meanwhile nothin
 the replay, and the schedules of epsilon, step size and beta stand still.
 
 The rest is settings (the agent pong-fast, and fastdqn/options/presets.py). It learns lambda-returns of the values that
-an average of the weights gave while it played, all computed anew every 4,096 env steps, so that no target network is
-asked; four samples for each env step, drawn by priority from the newest 49,152. Frames are centered, the step size
-falls, and of Pong's screen the playing area is shown, at 60x60 (--crop).
+an average of the weights gave while it played, all computed anew every 4,096 env steps, on two cores in the background,
+so that no target network is asked; four samples for each env step, drawn by priority from the newest 49,152. Frames are
+centered, the step size falls, and of Pong's screen the playing area is shown, at 60x60 (--crop).
 
 And all that can wait is done while the emulators play: once there are frames, actions are chosen and sent, and only
 then is the step stored, counted and learnt from. Several groups of games (--game-groups) can take turns.
@@ -34,7 +34,7 @@ from fastdqn.algorithms.exploration import epsilons_at
 from fastdqn.algorithms.freeze_trial import FreezeTrial
 from fastdqn.cli.scripts import start
 from fastdqn.envs.turns import Turns, together
-from fastdqn.execution.background import Background
+from fastdqn.execution.background import background_on
 from fastdqn.execution.devices import prepare_memory
 from fastdqn.execution.graphs import Graphed, GraphedActions, graphs_on
 from fastdqn.execution.side_by_side import SeveralGradients
@@ -87,7 +87,6 @@ def train(options: Options) -> Run:
         for number, group in enumerate(games.groups)
     ]
     recorder = Recorder(replay, shown, dqn.replay_initial)
-    background = Background(process.cores() if device.type == "cpu" else 1)
     trial = FreezeTrial(freeze.freeze_share, freeze.freeze_slack)
 
     def eager(count: int) -> list[Metrics]:
@@ -110,7 +109,10 @@ def train(options: Options) -> Run:
         update = Graphed(eager, replay.generator, learner.noise)
         greedy = [GraphedActions(partial(act, number), learner.noise) for number in range(len(shown))]
 
-    with Run(__file__, options, device, "vector", notes, PROGRESS, dqn.replay_initial) as run:
+    with (
+        background_on(device) as background,
+        Run(__file__, options, device, "vector", notes, PROGRESS, dqn.replay_initial) as run,
+    ):
         run.weights.tensors = learner.actor.state_dict()
         run.timed.enable(options.vector.profile)
         recorder.reset(games.reset())

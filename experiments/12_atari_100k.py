@@ -22,6 +22,7 @@ from fastdqn.algorithms.dqn import PROGRESS
 from fastdqn.algorithms.exploration import actions_for, epsilons_at
 from fastdqn.algorithms.resets import Resets
 from fastdqn.cli.scripts import start
+from fastdqn.execution.background import background_on
 from fastdqn.execution.devices import prepare_memory
 from fastdqn.execution.graphs import Graphed, GraphedActions, graphs_on
 from fastdqn.execution.threads import Threads
@@ -85,7 +86,11 @@ def train(options: Options) -> Run:
         update = Graphed(eager, replay.generator, learner.noise)
         policy.greedy = GraphedActions(lambda: act(replay.stacks()), learner.noise)
 
-    with Run(__file__, options, device, "vector", (*notes, evaluation.describe()), PROGRESS, dqn.replay_initial) as run:
+    notes = (*notes, evaluation.describe())
+    with (
+        background_on(device) as background,
+        Run(__file__, options, device, "vector", notes, PROGRESS, dqn.replay_initial) as run,
+    ):
         run.weights.tensors = average.tensors
         run.timed.enable(options.vector.profile)
         replay.reset(games.reset())
@@ -104,8 +109,8 @@ def train(options: Options) -> Run:
             if run.updates == 0 and due:
                 learner.center_frames(replay.mean_frame())  # nothing without --center-frames
             if due:
-                with run.timed("refresh"):
-                    returns.refresh(learner.still_values)  # nothing without --refresh-env-steps
+                with run.timed("refresh"):  # nothing without --refresh-env-steps
+                    returns.refresh(learner.still_values, background.start)
             for env_step in due:
                 with run.timed("update"):
                     resets.before(run.updates, learner, replay.windows)  # nothing unless it is asked for

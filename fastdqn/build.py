@@ -272,7 +272,7 @@ def build_device_replay(
         limits = (-math.inf, math.inf)
         if parts is not None and parts.distributional:
             limits = (parts.value_min, parts.value_max)
-        when = (limits, returns.refresh_turns, returns.refresh_delay)
+        when = (limits, returns.refresh_turns, returns.delay)
         frames = ReturnReplay(*many, *size, *rest, *when)
     else:
         frames = FrameReplay(*size, dqn.n_step, *rest)

@@ -36,6 +36,12 @@ def process_as_it_was() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
+@pytest.fixture
+def one_torch_thread() -> None:
+    """Let PyTorch have one thread, as it has where tests run side by side; it is put back as above."""
+    torch.set_num_threads(1)
+
+
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> TrainedRuns:
     """Runs, hardly trained, of which a test may take what it wants to look at."""

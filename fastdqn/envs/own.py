@@ -7,7 +7,6 @@ with them is one sentence: UserError for what they are, RunError for what their 
 from __future__ import annotations
 
 import importlib
-import math
 import sys
 import sysconfig
 import traceback
@@ -26,6 +25,8 @@ from fastdqn.types import Frame
 
 SMALLEST = 8
 """Pixels that a picture must have each way."""
+LARGEST = float(np.finfo(np.float32).max)
+"""Reward."""
 _LIBRARIES = (
     *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")),
     str(Path(__file__).resolve().parents[1]),
@@ -83,7 +84,7 @@ class OwnEnv(gymnasium.Env[Any, Any]):
         self._frames += 1
         try:
             shown, reward, terminated, truncated, info = self.env.step(self._given(action))
-            if not math.isfinite(reward):
+            if not abs(float(reward)) <= LARGEST:
                 raise ValueError(f"its reward is {reward}")
             truncated = bool(truncated) or self._frames >= self._limit
             return self._seen(shown), float(reward), bool(terminated), truncated, info

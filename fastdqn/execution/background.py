@@ -8,29 +8,41 @@ from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
+from fastdqn import process
 from fastdqn.execution.side_by_side import begin_thread
 
 
 class Background:
-    """Does pieces of work in a thread of its own, each in one thread of PyTorch's, while the caller does other work.
+    """Does pieces of work in a thread of its own, each in one thread of PyTorch's, while the caller does other work; a
+    context manager: what has not been waited for on exit is left undone.
 
     Where PyTorch shares operations among several threads the pieces are done at once, shared among these: their bits
     may depend on it.
 
     Args:
-        cores: that this process has for it; with one the pieces are done at once, too.
+        cores: that this process has; with one the pieces are done at once, too.
     """
 
     def __init__(self, cores: int) -> None:
         self._pool = ThreadPoolExecutor(1, "background", initializer=begin_thread, initargs=(1,)) if cores > 1 else None
+        self._left: deque[Callable[[], None]] = deque()
+
+    def __enter__(self) -> Background:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._left.clear()
+        if self._pool is not None:
+            self._pool.shutdown()
 
     def start(self, pieces: Sequence[Callable[[], None]]) -> Callable[[], None]:
-        """Start to do `pieces`, one after the other, which need nothing of each other.
+        """Start to do `pieces`, one after the other, which need nothing of each other. What one raises is raised here,
+        where they are done at once, or by waiting.
 
         Returns:
-            A function that helps to do those that are left, returns once all are done, and raises what one has raised.
+            A function that helps to do those that are left, and returns once all are done.
         """
-        left = deque(pieces)
+        left = self._left = deque(pieces)
 
         def work() -> None:
             while left:
@@ -53,3 +65,8 @@ class Background:
             begun.result()
 
         return wait
+
+
+def background_on(device: torch.device) -> Background:
+    """Return it for pieces that compute on `device`: a GPU is better served with all of them at once."""
+    return Background(process.cores() if device.type == "cpu" else 1)

@@ -22,7 +22,7 @@ from fastdqn import process
 from fastdqn.errors import Interrupted, RunError, UserError
 from fastdqn.execution.devices import prepare_device
 from fastdqn.execution.exchange import Exchanges, dist, first_line
-from fastdqn.execution.presence import EMBEDDED, SILENT_SECONDS, START_SECONDS, Presence, lookouts
+from fastdqn.execution.presence import EMBEDDED, START_SECONDS, Presence, lookouts
 from fastdqn.foreach import clip
 from fastdqn.options.game import VectorOptions
 from fastdqn.options.ranks import RanksOptions
@@ -32,6 +32,9 @@ from fastdqn.seeds import Seeds, rank_seeds
 from fastdqn.states import on_cpu
 from fastdqn.steps import load_optimizer
 from fastdqn.terminal import say
+
+WAITING_SECONDS = 5.0
+"""After which a rank that waits for others at the start says so."""
 
 
 class Ranks(Exchanges):
@@ -59,8 +62,7 @@ class Ranks(Exchanges):
             raise UserError(
                 "RANK and WORLD_SIZE are in the environment, but not where rank 0 is: MASTER_ADDR and MASTER_PORT."
             )
-        whom = "all others" if self.first else f"rank 0 at {address}:{port}"
-        waiting = threading.Timer(SILENT_SECONDS, say, (f"rank {self.rank} of {self.world} waits for {whom}",))
+        waiting = threading.Timer(WAITING_SECONDS, self._say_waiting, (f"rank 0 at {address}:{port}",))
         waiting.daemon = True
         waiting.start()
         try:
@@ -169,6 +171,11 @@ class Ranks(Exchanges):
                 "the weights of rank 0, or the moments of its optimisers, although all step by the same gradients; the "
                 "run ends."
             )
+
+    def _say_waiting(self, first: str) -> None:
+        """Say whom this rank waits for, unless rank 0 speaks for it."""
+        if self.first or EMBEDDED not in os.environ:
+            say(f"rank {self.rank} of {self.world} waits for {'all others' if self.first else first}")
 
     def _wait_for_all(self, presence: Presence) -> None:
         """Wait until all ranks are there.

@@ -11,15 +11,19 @@ from torch import Tensor, nn
 
 
 class Convolution(nn.Conv2d):
-    """A convolution, of inputs with channels last in bfloat16 on a CPU with gradients of its own.
+    """A convolution without padding, with a bias, one stride and a square kernel, which has gradients of its own in
+    bfloat16 on a CPU.
 
-    With AMX the gradient of the weights is a product of matrices, of the windows that the kernel saw and the gradient
-    of what it made of them; as PyTorch computes it, it takes most of a backward pass.
+    With AMX, and channels last, the gradient of the weights is a product of matrices, of the windows that the kernel
+    saw and the gradient of what it made of them; as PyTorch computes it, it takes most of a backward pass.
 
     Without AMX it is PyTorch's own, but for a stride of 1: that one sums in as many parts as there are threads. As a
     convolution of the input with the gradient of the output, over the batch, it is one sum, no slower, and has the same
     bits whatever number of threads computes it. With AMX other gradients depend on the number of threads all the same.
     """
+
+    def __init__(self, in_channels: int, filters: int, kernel: int, stride: int = 1) -> None:
+        super().__init__(in_channels, filters, kernel, stride)
 
     def forward(self, input: Tensor) -> Tensor:
         weight, bias = self.weight, self.bias
@@ -83,7 +87,7 @@ def _summed_over_the_batch(input: Tensor, grad: Tensor, weight: Tensor, stride: 
 def _product(input: Tensor, grad: Tensor, weight: Tensor, stride: int) -> Tensor:
     (filters, channels, kernel, _), (count, _, height, width) = weight.shape, input.shape
     fits = kernel % stride == height % stride == width % stride == 0
-    if channels == 4 and fits:  # few channels, many windows: their pixels in blocks, which is as many more channels
+    if channels == 4 and fits:  # few channels, many windows: the pixels of a block become channels
         blocks, side = _blocks(input, stride), kernel // stride
         like = weight.new_empty(filters, side, side, blocks.shape[1]).permute(0, 3, 1, 2)
         found = _gradient(grad, blocks, like, 1, 1).permute(0, 2, 3, 1)

@@ -113,9 +113,9 @@ class ReturnOptions:
     refresh_turns: int = 1
     """Refreshes in which every stored env step is evaluated once. With 2 each takes one step of the games in two, and
     the others keep their values until the next one."""
-    refresh_delay: int = 0
-    """Env steps after which the values of a refresh count; meanwhile they are computed in the background, on a core
-    that would wait. The first refresh has none."""
+    refresh_delay: float = 0.0
+    """Share of --refresh-env-steps after which the values of a refresh count, from 0 up to 1; the first has no delay.
+    Where PyTorch has one thread and the process another core, they are computed there meanwhile, else at once."""
 
     def check(self) -> None:
         """Raise UserError for a value out of range."""
@@ -123,18 +123,18 @@ class ReturnOptions:
         at_least(self.block_steps, 1, "--block-steps")
         at_least(self.refresh_env_steps, 1, "--refresh-env-steps")
         at_least(self.refresh_turns, 1, "--refresh-turns")
-        at_least(self.refresh_delay, 0, "--refresh-delay")
-        if self.refresh_env_steps is not None and self.refresh_delay >= self.refresh_env_steps:
-            raise UserError(
-                f"--refresh-delay {self.refresh_delay} must be less than --refresh-env-steps {self.refresh_env_steps}: "
-                "the values of a refresh count before the next one."
-            )
+        between(self.refresh_delay, 0.0, 0.99, "--refresh-delay")
+
+    @property
+    def delay(self) -> int:
+        """Env steps after which the values of a refresh count."""
+        return int(self.refresh_delay * (self.refresh_env_steps or 0))
 
     def describe(self) -> str:
         """Return a few words about the returns that are learnt."""
         anew = "" if self.refresh_env_steps is None else f", anew every {self.refresh_env_steps:,} env steps"
         anew += f" in {self.refresh_turns} turns" if anew and self.refresh_turns > 1 else ""
-        anew += f", in use {self.refresh_delay:,} later" if anew and self.refresh_delay else ""
+        anew += f", in use {self.delay:,} later" if self.delay else ""
         return f"lambda-returns ({self.trace_decay:g}, blocks of {self.block_steps} env steps a game{anew})"
 
 

@@ -77,7 +77,7 @@ _RECORD: Changes = {
     "dqn": {"replay_size": 49_152, "batch_size": 4, "n_step": 1, "learning_rate": 7e-4, "epsilon_decay": 40_000},
     "parts": {"prioritized": True, "importance_exponent": 0.0, "importance_final": 0.0, "priority_floor": 1e-3},
     "agent": {"target_average": 0.01, "act_with": "target"},
-    "returns": {"trace_decay": 0.9, "refresh_env_steps": 4_096, "refresh_turns": 2, "refresh_delay": 2_048},
+    "returns": {"trace_decay": 0.9, "refresh_env_steps": 4_096, "refresh_turns": 2},
     "freeze": {"freeze_share": 0.88, "freeze_slack": 0.06},
 }
 """What differs from pong-fast where Pong is solved for the clock (LOG.md)."""
@@ -86,9 +86,9 @@ _PLAYING_AREA: Changes = {"game": {"crop": True}, "vector": {"frame_size": 60}}
 """Pong's screen has all that matters in its playing area, and above it the score. Nature's convolutions read all of a
 side of 60, 68, 76 or 84; of one of 64 they leave out the last four pixels, and with them the paddle where it is low."""
 
-_ONE_THREAD: Changes = {"run": {"threads": 1}}
-"""On two cores the emulators have the other one. With frames as small two threads are no sooner done, and wait for
-each other as soon as somebody else wants a core."""
+_TWO_CORES: Changes = {"run": {"threads": 1}, "returns": {"refresh_delay": 0.5}}
+"""On two cores the emulators have the other one, with time left for the values of a refresh. With frames as small two
+threads are no sooner done, and wait for each other as soon as somebody else wants a core."""
 
 NO_EPSILON: Changes = {"dqn": {"epsilon_start": 0.0, "epsilon_final": 0.0}}
 """As noisy layers want it (Fortunato et al. 2018, section 3)."""
@@ -182,4 +182,4 @@ def record_changes(agent: AgentName, rom: str) -> list[Changes]:
         return []
     if rom != "pong":
         return [_RECORD]
-    return [_RECORD, _PLAYING_AREA, _ONE_THREAD] if cores() <= 2 else [_RECORD, _PLAYING_AREA]
+    return [_RECORD, _PLAYING_AREA, _TWO_CORES] if cores() <= 2 else [_RECORD, _PLAYING_AREA]

@@ -132,7 +132,7 @@ class ReturnReplay(FrameReplay):
 
         Args:
             evaluate: returns the values (B, A) float32 of observations (B, C, H, W), at most `REFRESHED_AT_ONCE` of
-                them, or on a GPU `REFRESHED_AT_ONCE_ON_CUDA`; with a delay always the same ones.
+                them, or on a GPU `REFRESHED_AT_ONCE_ON_CUDA`; with a delay the same ones whatever is learnt meanwhile.
             start: starts pieces of work, and returns a function that returns once they are done.
         """
         most = REFRESHED_AT_ONCE_ON_CUDA if self.learner_device.type == "cuda" else REFRESHED_AT_ONCE
@@ -145,18 +145,18 @@ class ReturnReplay(FrameReplay):
         turns = 1 if first else self._turns
         rows = torch.arange(oldest + (self._refreshes - oldest) % turns, end, turns, device=self.device)
         time, games = rows.repeat_interleave(self.num_envs), self._games.repeat(len(rows))
-        value, taken = torch.empty(2, len(time), device=self.device)
-        due = self._host_head + (0 if first else -(-self._delay // self.num_envs))
-        self._new = NewValues(due, time, self.slots(time, games), value, taken)
+        slots = self.slots(time, games)
+        action = self._action[slots].to(self.learner_device, torch.int64)  # before the newest row gets another one
+        value, taken = torch.zeros(2, len(time), device=self.device)
 
         def evaluated(piece: slice) -> None:
-            obs, action = self.seen(time[piece], games[piece])
-            values = evaluate(obs)
+            values = evaluate(self._gather(time[piece], games[piece]))
             value[piece] = values.amax(dim=1).to(self.device)
-            taken[piece] = values.gather(1, action.unsqueeze(1)).squeeze(1).to(self.device)
+            taken[piece] = values.gather(1, action[piece].unsqueeze(1)).squeeze(1).to(self.device)
 
-        pieces = [slice(begin, begin + most) for begin in range(0, len(time), most)]
-        self._new.wait = start([partial(evaluated, piece) for piece in pieces])
+        wait = start([partial(evaluated, slice(begin, begin + most)) for begin in range(0, len(time), most)])
+        due = self._host_head + (0 if first else -(-self._delay // self.num_envs))
+        self._new = NewValues(due, time, slots, value, taken, wait)
         self._refreshes += 1
         return self.settle()
 
@@ -198,7 +198,8 @@ class ReturnReplay(FrameReplay):
         new = self._new
         if new is not None:
             new.wait()
-            tensors = (new.time, new.slots, new.value, new.taken)
+            there = new.time >= self._oldest()  # the others will be left alone, whatever the thread has seen of them
+            tensors = (new.time, new.slots, new.value * there, new.taken * there)
             mine |= {"new": [tensor.cpu().clone() for tensor in tensors], "due": new.due}
         return {**super().state(), **mine, "refreshed": self._refreshed, "refreshes": self._refreshes}
 
@@ -209,6 +210,7 @@ class ReturnReplay(FrameReplay):
         self._know(int(state["known"]))
         self._refreshed = int(state["refreshed"])
         self._refreshes = int(state.get("refreshes", self._refreshed > 0))  # older ones are not counted
+        self._new = None
         if "new" in state:
             self._new = NewValues(int(state["due"]), *[tensor.to(self.device) for tensor in state["new"]])
 

@@ -37,7 +37,7 @@ class StoredReturns:
         still: Callable[[], Callable[[Tensor], Tensor]],
         start: Callable[[Pieces], Callable[[], None]] = at_once,
     ) -> None:
-        """Compute stored returns anew, if that is due.
+        """Compute stored returns anew, if that is due; let those of before count, if it is time.
 
         Args:
             still: returns a function of the values (B, A) of observations (B, C, H, W), by the weights of now.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -70,11 +70,14 @@ class Counters:
 
     @property
     def median_speed(self) -> float | None:
-        """Median env steps/s between two records since the first update."""
-        parts = (self.records[: self._kept], self.records[self._kept :])  # between them the run stood still
-        pairs = [pair for part in parts for pair in itertools.pairwise(part) if pair[0][2] > 0]
-        speeds = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in pairs if b[0] > a[0]]
-        return statistics.median(speeds) if speeds else None
+        """Median env steps/s between two records since the first update; where most records have no new env steps,
+        because many are counted at once, between two that have.
+        """
+        parts = [self.records[: self._kept], self.records[self._kept :]]  # between them the run stood still
+        median = _median_speed(parts)
+        if median == 0:
+            median = _median_speed([[next(same) for _, same in itertools.groupby(p, lambda r: r[1])] for p in parts])
+        return median
 
     @property
     def samples_per_step(self) -> float | None:
@@ -91,3 +94,10 @@ class Counters:
         for name in asdict(self):
             setattr(self, name, state[name])
         self._kept = len(self.records)
+
+
+def _median_speed(parts: Sequence[Sequence[Sequence[float]]]) -> float | None:
+    """Return the median env steps/s between two records of a part, since the first update."""
+    pairs = [pair for part in parts for pair in itertools.pairwise(part) if pair[0][2] > 0]
+    speeds = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in pairs if b[0] > a[0]]
+    return statistics.median(speeds) if speeds else None

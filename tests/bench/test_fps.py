@@ -111,7 +111,7 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     [pytest.param("01_baseline", 8.0, marks=pytest.mark.slow), pytest.param("20_a2c", 1.0, marks=pytest.mark.slow)],
 )
 def test_a_real_run(tmp_path: Path, script: str, samples: float) -> None:
-    words = ("--only", script, "--seconds", "2", "--warmup", "0.5", "--repeats", "1", "--replay-initial", "100")
+    words = ("--only", script, "--seconds", "5", "--warmup", "0.5", "--repeats", "1", "--replay-initial", "100")
     done = run(tmp_path, *words, "--", "--batch-size", "8", "--threads", "1")
     assert done.returncode == 0, done.stderr
     for text in (script, "of env-only", "ceiling:", "machine:", "samples/step"):

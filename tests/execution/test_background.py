@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -11,13 +11,7 @@ import torch
 
 from fastdqn.execution.background import Background
 
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_torch_thread")
 
 
 def test_pieces_are_done_while_the_caller_does_something_else() -> None:
@@ -83,3 +77,19 @@ def test_what_a_piece_raises_is_raised_by_waiting(place: int) -> None:
     pieces: list[Callable[[], None]] = [partial(piece, number) for number in range(5)]
     with pytest.raises(ValueError, match=str(place)):
         Background(2).start(pieces)()
+
+
+def test_on_exit_what_nobody_waits_for_is_left_undone() -> None:
+    begun, go = threading.Event(), threading.Event()
+    done: list[int] = []
+
+    def piece(number: int) -> None:
+        begun.set()
+        assert go.wait(20)
+        done.append(number)
+
+    with Background(2) as background:
+        background.start([partial(piece, number) for number in range(5)])
+        assert begun.wait(20)
+        threading.Timer(0.2, go.set).start()
+    assert done == [0]

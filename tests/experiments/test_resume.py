@@ -60,6 +60,7 @@ def same(left: Any, right: Any, path: str = "") -> None:
 
 
 RETURNS = ("--n-step", "1", "--trace-decay", "0.8", "--block-steps", "5", "--refresh-env-steps", "40")
+IN_TURNS = ("--refresh-turns", "2", "--refresh-delay", "0.6")
 AVERAGE = ("--prioritized", "--importance-decay", "260", "--target-average", "0.1", "--act-with", "target")
 
 
@@ -77,6 +78,7 @@ AVERAGE = ("--prioritized", "--importance-decay", "260", "--target-average", "0.
         ("11_pong_in_seconds", (*VECTOR, *NARROW, "--freeze-share", "0.5")),
         pytest.param("11_pong_in_seconds", (*VECTOR, *NARROW, *RETURNS), marks=pytest.mark.slow),
         ("11_pong_in_seconds", (*VECTOR, *NARROW, *RETURNS, *AVERAGE)),
+        ("11_pong_in_seconds", (*VECTOR, *NARROW, *RETURNS, *AVERAGE, *IN_TURNS)),
         ("11_pong_in_seconds", (*VECTOR, *NARROW, *RETURNS, *AVERAGE, "--num-envs", "4", "--game-groups", "2")),
     ],
 )

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from fastdqn.algorithms.dqn import DQNLearner
+from fastdqn.algorithms.form import Form
 from fastdqn.networks import convolution
 from fastdqn.networks.convolution import Convolution
 from fastdqn.networks.lowered import backward
@@ -88,10 +89,25 @@ def test_gradients_are_those_of_autocast() -> None:
         assert (parameter.grad - expected).norm() < 3e-3 * expected.norm()
 
 
+@pytest.mark.parametrize("form", [FAST, BF16])
+def test_still_values_stay_what_acting_values_were(form: Form) -> None:
+    learner = learner_from(options_of("dqn"), form=form)
+    obs = random_batch(16).obs
+    learner.update(random_batch(8))
+    before = learner.acting_values(obs)
+    still = learner.still_values()
+    learner.update(random_batch(8))
+    assert not torch.equal(learner.acting_values(obs), before)
+    assert torch.equal(still(obs), before)
+
+
 @pytest.mark.parametrize("amx", [False, True])
 @pytest.mark.parametrize(
     ("channels", "kernel", "stride", "height", "width"),
-    [(8, 3, 1, 9, 8), (8, 4, 2, 10, 13), (1, 8, 4, 24, 24), (4, 8, 4, 24, 20), (4, 8, 4, 22, 25), (4, 5, 5, 20, 21)],
+    [
+        *((8, 3, 1, 9, 8), (8, 4, 2, 10, 13), (1, 8, 4, 24, 24)),
+        *((4, 8, 4, 24, 20), (4, 8, 4, 22, 25), (4, 5, 5, 20, 21), (4, 4, 4, 16, 20)),
+    ],
 )
 def test_a_convolutions_own_gradients_are_those_of_a_plain_one(
     monkeypatch: pytest.MonkeyPatch, amx: bool, channels: int, kernel: int, stride: int, height: int, width: int
@@ -104,9 +120,11 @@ def test_a_convolutions_own_gradients_are_those_of_a_plain_one(
     x = torch.randn(5, channels, height, width)
     a = x.bfloat16().contiguous(memory_format=torch.channels_last).requires_grad_()
     b = a.detach().double().requires_grad_()
-    expected = plain(b)
+    found, expected = own(a), plain(b)
+    wanted = "Product" if amx else "Steady" if stride == 1 else "ConvolutionBackward0"
+    assert wanted in found.grad_fn.name()
     weight = torch.randn(expected.shape).bfloat16()
-    (own(a) * weight).sum().backward()
+    (found * weight).sum().backward()
     (expected * weight.double()).sum().backward()
     pairs = [(a.grad, b.grad), *((s.grad, p.grad) for s, p in zip(own.parameters(), plain.parameters(), strict=True))]
     for one, other in pairs:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +20,7 @@ from fastdqn.options.resets import ResetOptions
 from fastdqn.options.run import RunOptions
 from fastdqn.replay import returns as returns_module
 from fastdqn.replay.prioritized import PrioritizedReplay
-from fastdqn.replay.returns import ReturnReplay
+from fastdqn.replay.returns import ReturnReplay, at_once
 from fastdqn.replay.ring import FrameReplay
 from fastdqn.replay.stored_returns import StoredReturns
 from fastdqn.types import VectorStep
@@ -290,17 +292,19 @@ def test_refreshes_in_turns_evaluate_one_row_of_so_many(tmp_path: Path) -> None:
     assert float(returns._value[row]) == 202.0
 
 
-@pytest.mark.parametrize("rows", [60, 50])
-@pytest.mark.parametrize("way", ["at once", "in the background", "over a checkpoint"])
+@pytest.mark.usefixtures("one_torch_thread")
+@pytest.mark.parametrize(("rows", "delay"), [(60, 5 * GAMES - 1), (50, 5 * GAMES), (50, 4 * GAMES + 1)])
+@pytest.mark.parametrize("way", ["at once", "in the background", "at the last moment", "over a checkpoint"])
 def test_values_that_count_later_are_those_of_when_they_were_begun(
-    rows: int, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rows: int, delay: int, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is written over meanwhile is left alone, and steps made meanwhile keep their values. The first counts at
     once.
     """
     monkeypatch.setattr(returns_module, "REFRESHED_AT_ONCE", 7)
-    start = returns_module.at_once if way == "at once" else Background(2).start
-    decay, delay, begun = 0.8, 5 * GAMES - 1, 48
+    ways = {"at once": at_once, "at the last moment": lambda pieces: partial(at_once, pieces)}
+    start = ways.get(way, Background(2).start)
+    decay, begun = 0.8, 48
     returns, history = replay_of(decay, rows=rows, every=8 * GAMES, delay=delay), History(6)
     returns.reset(history.frames())
     for _ in range(40):
@@ -332,6 +336,49 @@ def test_values_that_count_later_are_those_of_when_they_were_begun(
                 assert float(returns._return[begin + game]) == pytest.approx(wanted, abs=1e-5)
                 seen += 1
     assert seen > 60
+
+
+def test_a_checkpoint_does_not_depend_on_when_values_were_computed() -> None:
+    """Those of rows that were written over before are not kept."""
+    states: list[Any] = []
+    for start in (at_once, lambda pieces: partial(at_once, pieces)):
+        returns, history = replay_of(0.8, rows=50, every=8 * GAMES, delay=7 * GAMES), History(6)
+        returns.reset(history.frames())
+        for _ in range(60):
+            history.step(returns)
+        returns.refresh(values_of, start)
+        for _ in range(8):
+            history.step(returns)
+            returns.settle()
+        returns.refresh(values_of, start)
+        for _ in range(6):
+            history.step(returns)
+        states.append(returns.state())
+    for name in ("new", "value", "taken", "return"):
+        for one, other in zip(*(state[name] for state in states), strict=True):
+            assert torch.equal(one, other)
+    assert int((states[0]["new"][2] == 0).sum()) > 2 * GAMES
+
+
+@pytest.mark.parametrize("begun_anew", [False, True])
+def test_values_of_games_that_are_gone_never_count(begun_anew: bool, tmp_path: Path) -> None:
+    returns, history = replay_of(0.8, rows=60, every=8 * GAMES, delay=5 * GAMES), History(6)
+    returns.reset(history.frames())
+    for _ in range(40):
+        history.step(returns)
+    returns.refresh(values_of)
+    for _ in range(8):
+        history.step(returns)
+    returns.refresh(lambda obs: torch.full((len(obs), 4), 100.0))
+    if begun_anew:
+        returns.reset(history.frames())
+    else:
+        fresh = replay_of(0.8, rows=60, seed=5)
+        fresh.reset(history.frames())
+        returns.load(through_a_file(tmp_path, fresh))
+    for _ in range(20):
+        history.step(returns)
+        assert not returns.settle()
 
 
 def test_without_returns_there_is_nothing_to_refresh() -> None:

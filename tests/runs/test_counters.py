@@ -40,3 +40,12 @@ def test_long_between_two_records_the_speed_is_that_since_the_last() -> None:
         counters.env_steps = env_steps
         counters.record(elapsed)
     assert counters.recent_speed == pytest.approx(10.0)
+
+
+def test_the_median_is_of_records_with_new_env_steps() -> None:
+    """Rollouts of ten seconds, recorded every second."""
+    counters = Counters(updates=1)
+    for second in range(31):
+        counters.env_steps = second // 10 * 2_000
+        counters.record(float(second))
+    assert counters.median_speed == pytest.approx(200.0)
