@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -147,21 +148,14 @@ class DQNLearner(NothingUnfinished):
     def acting_values(self, obs: Tensor) -> Tensor:
         """Return the values (N, A) float32 of (N, C, H, W) by the network that plays, with the noise that there is."""
         self._keep_up()
-        with torch.no_grad():
-            return self.objective.values(self._outputs(self._actor, obs))
+        return self._values_by(self._actor, obs)
 
     def still_values(self) -> Callable[[Tensor], Tensor]:
         """Return what computes the values (N, A) float32 of (N, C, H, W) as `acting_values` does now, by weights that
         stay as they are.
         """
         self._keep_up()
-        still = copy.deepcopy(self._actor)
-
-        def values(obs: Tensor) -> Tensor:
-            with torch.no_grad():
-                return self.objective.values(self._outputs(still, obs))
-
-        return values
+        return partial(self._values_by, copy.deepcopy(self._actor))
 
     def values(self, obs: Tensor) -> Tensor:
         """Return the online network's values, float32 (B, A), for uint8 (B, C, H, W), as the update computes them."""
@@ -322,6 +316,10 @@ class DQNLearner(NothingUnfinished):
 
     def _arithmetic(self) -> AbstractContextManager[object]:
         return in_bf16(self.device, self.form.bf16)
+
+    def _values_by(self, network: nn.Module, obs: Tensor) -> Tensor:
+        with torch.no_grad():
+            return self.objective.values(self._outputs(network, obs))
 
     def _outputs(self, network: nn.Module, obs: Tensor) -> Tensor:
         with self._arithmetic():

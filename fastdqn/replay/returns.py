@@ -39,10 +39,9 @@ class NewValues:
     """Values of stored observations that do not count yet."""
 
     due: int  # the row at which they do
-    time: Tensor  # (M,) int64, their rows
-    slots: Tensor  # (M,) int64
-    value: Tensor  # (M,) float32, the largest of an observation
-    taken: Tensor  # (M,) float32, of the action that was taken
+    rows: Tensor  # (R,) int64, of all games
+    value: Tensor  # (R, N) float32, the largest of an observation
+    taken: Tensor  # (R, N) float32, of the action that was taken
     wait: Callable[[], None] = lambda: None
     """Returns once all are computed."""
 
@@ -145,8 +144,8 @@ class ReturnReplay(FrameReplay):
         turns = 1 if first else self._turns
         rows = torch.arange(oldest + (self._refreshes - oldest) % turns, end, turns, device=self.device)
         time, games = rows.repeat_interleave(self.num_envs), self._games.repeat(len(rows))
-        slots = self.slots(time, games)
-        action = self._action[slots].to(self.learner_device, torch.int64)  # before the newest row gets another one
+        # now: the newest row may get another one
+        action = self._action[self.slots(time, games)].to(self.learner_device, torch.int64)
         value, taken = torch.zeros(2, len(time), device=self.device)
 
         def evaluated(piece: slice) -> None:
@@ -156,7 +155,7 @@ class ReturnReplay(FrameReplay):
 
         wait = start([partial(evaluated, slice(begin, begin + most)) for begin in range(0, len(time), most)])
         due = self._host_head + (0 if first else -(-self._delay // self.num_envs))
-        self._new = NewValues(due, time, slots, value, taken, wait)
+        self._new = NewValues(due, rows, value.view(-1, self.num_envs), taken.view(-1, self.num_envs), wait)
         self._refreshes += 1
         return self.settle()
 
@@ -168,9 +167,10 @@ class ReturnReplay(FrameReplay):
         new.wait()
         self._new = None
         oldest = self._oldest()
-        there = new.time >= oldest  # the others have been written over
+        there = (new.rows >= oldest).unsqueeze(1)  # the others have been written over
+        slots = self.slots(new.rows.unsqueeze(1), self._games)  # (R, N)
         for kept, value in ((self._value, new.value), (self._taken, new.taken)):
-            kept[new.slots] = torch.where(there, value, kept[new.slots])  # which a GPU need not wait for
+            kept[slots] = torch.where(there, value, kept[slots])  # which a GPU need not wait for
         self._look_back(self._host_known, oldest)
         return True
 
@@ -198,8 +198,8 @@ class ReturnReplay(FrameReplay):
         new = self._new
         if new is not None:
             new.wait()
-            there = new.time >= self._oldest()  # the others will be left alone, whatever the thread has seen of them
-            tensors = (new.time, new.slots, new.value * there, new.taken * there)
+            there = (new.rows >= self._oldest()).unsqueeze(1)  # the others count no more, whatever the thread has seen
+            tensors = (new.rows, new.value * there, new.taken * there)
             mine |= {"new": [tensor.cpu().clone() for tensor in tensors], "due": new.due}
         return {**super().state(), **mine, "refreshed": self._refreshed, "refreshes": self._refreshes}
 
