@@ -1,4 +1,4 @@
-"""Convolutions whose gradients in bfloat16 on a CPU are not PyTorch's own."""
+"""Convolutions that in bfloat16 on a CPU are not PyTorch's own: other gradients, and frames in blocks."""
 
 from __future__ import annotations
 
@@ -25,8 +25,19 @@ class Convolution(nn.Conv2d):
     def __init__(self, in_channels: int, filters: int, kernel: int, stride: int = 1) -> None:
         super().__init__(in_channels, filters, kernel, stride)
 
+    def takes_blocks(self, height: int, width: int) -> bool:
+        """Tell whether it is sooner done with frames, (B, C, height, width) in bfloat16 with channels last, in blocks:
+        with AMX, as it multiplies by many channels at a time, where a row of a block of bytes is moved as one number.
+        """
+        stride, kernel = self.stride[0], self.kernel_size[0]
+        fits = kernel % stride == height % stride == width % stride == 0
+        return fits and stride * self.in_channels == 16 and has_amx()
+
     def forward(self, input: Tensor) -> Tensor:
+        """Return (B, filters, ...) of (B, C, H, W), or of these in blocks of its stride."""
         weight, bias = self.weight, self.bias
+        if input.shape[1] != self.in_channels:
+            return torch.conv2d(input, self._of_blocks(), bias)
         lowered = input.dtype == weight.dtype == torch.bfloat16 and input.device.type == "cpu" and bias is not None
         if not lowered or not torch.is_grad_enabled():
             return super().forward(input)
@@ -37,6 +48,24 @@ class Convolution(nn.Conv2d):
         if own is None:
             return super().forward(input)
         return own.apply(input, weight, bias, self.stride[0])  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+
+    def _of_blocks(self) -> Tensor:
+        """Return the weights for blocks, (filters, stride * stride * C, K / stride, K / stride)."""
+        side, many = self.stride[0], self.kernel_size[0] // self.stride[0]
+        parted = self.weight.permute(0, 2, 3, 1).reshape(self.out_channels, many, side, many, side, self.in_channels)
+        return parted.transpose(2, 3).reshape(self.out_channels, many, many, -1).permute(0, 3, 1, 2)
+
+
+def in_blocks(planes: Tensor, side: int) -> Tensor:
+    """Return (B, side * side * C, H / side, W / side) of (B, C, H, W), with channels last: the pixels of a block have
+    become its channels. For uint8 `side` times C is 16.
+    """
+    count, channels, height, width = planes.shape
+    rows = planes.permute(0, 2, 3, 1).contiguous().view(count, height, width // side, side * channels)
+    if rows.dtype == torch.uint8:  # 16 bytes as one number, which are moved sooner
+        rows = rows.view(torch.complex128)
+    blocks = rows.view(count, height // side, side, width // side, -1).transpose(2, 3).contiguous()
+    return blocks.view(count, height // side, width // side, -1).view(planes.dtype).permute(0, 3, 1, 2)
 
 
 @functools.cache
@@ -76,7 +105,7 @@ def _backward(
     """
     input, weight = ctx.saved_tensors
     grad = grad.contiguous(memory_format=torch.channels_last)
-    of_input = _gradient(grad, input, weight, ctx.stride, 0) if ctx.needs_input_grad[0] else None
+    of_input = _gradient_of_input(grad, input, weight, ctx.stride) if ctx.needs_input_grad[0] else None
     return of_input, of_weight(input, grad, weight, ctx.stride), grad.sum((0, 2, 3)), None
 
 
@@ -85,38 +114,25 @@ def _summed_over_the_batch(input: Tensor, grad: Tensor, weight: Tensor, stride: 
 
 
 def _product(input: Tensor, grad: Tensor, weight: Tensor, stride: int) -> Tensor:
-    (filters, channels, kernel, _), (count, _, height, width) = weight.shape, input.shape
-    fits = kernel % stride == height % stride == width % stride == 0
-    if channels == 4 and fits:  # few channels, many windows: the pixels of a block become channels
-        blocks, side = _blocks(input, stride), kernel // stride
-        like = weight.new_empty(filters, side, side, blocks.shape[1]).permute(0, 3, 1, 2)
-        found = _gradient(grad, blocks, like, 1, 1).permute(0, 2, 3, 1)
-        found = found.reshape(filters, side, side, stride, stride, channels).transpose(2, 3)
-        return found.reshape(filters, kernel, kernel, channels).permute(0, 3, 1, 2)
+    (filters, channels, kernel, _), (count, _, height, _) = weight.shape, input.shape
     rows = grad.permute(0, 2, 3, 1).flatten(0, 2)
-    row, column = width * channels, channels
-    windows = input.as_strided(
-        (count, *grad.shape[2:], kernel, kernel * channels),
-        (height * row, stride * row, stride * column, row, 1),
+    pixels = input.permute(0, 2, 3, 1)
+    if channels % 8 == 0:  # 16 bytes as one number, which are moved sooner
+        pixels = pixels.view(torch.complex128)
+    row, column = pixels.stride(1), pixels.stride(2)
+    windows = pixels.as_strided(
+        (count, *grad.shape[2:], kernel, kernel * column), (height * row, stride * row, stride * column, row, 1)
     )
+    windows = windows.contiguous().view(input.dtype)
     found = rows.t() @ windows.reshape(len(rows), -1)
     return found.view(filters, kernel, kernel, channels).permute(0, 3, 1, 2)
 
 
-def _gradient(grad: Tensor, input: Tensor, weight: Tensor, stride: int, which: int) -> Tensor:
-    """Return the gradient of a convolution's input (`which` 0) or weight (1), as PyTorch computes it."""
+def _gradient_of_input(grad: Tensor, input: Tensor, weight: Tensor, stride: int) -> Tensor:
+    """Return the gradient of a convolution's input, as PyTorch computes it."""
     backward: Any = torch.ops.aten.convolution_backward
-    asked = [which == 0, which == 1, False]
-    return backward(grad, input, weight, None, [stride] * 2, [0, 0], [1, 1], False, [0, 0], 1, asked)[which]
-
-
-def _blocks(planes: Tensor, side: int) -> Tensor:
-    """Return (B, side * side * 4, H / side, W / side) of (B, 4, H, W) bf16, both with channels last."""
-    count, channels, height, width = planes.shape
-    pixels = planes.permute(0, 2, 3, 1).view(torch.int64)  # four numbers of two bytes as one, which are moved sooner
-    parted = pixels.view(count, height // side, side, width // side, side).transpose(2, 3).contiguous()
-    whole = parted.view(planes.dtype).view(count, height // side, width // side, side * side * channels)
-    return whole.permute(0, 3, 1, 2)
+    asked = [True, False, False]
+    return backward(grad, input, weight, None, [stride] * 2, [0, 0], [1, 1], False, [0, 0], 1, asked)[0]
 
 
 def _by_channel(planes: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from fastdqn.errors import UserError
 from fastdqn.networks.arithmetic import arithmetic_on
-from fastdqn.networks.convolution import Convolution
+from fastdqn.networks.convolution import Convolution, in_blocks
 from fastdqn.networks.tiles import convolved, tiled
 
 
@@ -98,7 +98,7 @@ class Torso(nn.Module):
             layers += [Convolution(in_channels, filters, kernel, stride), nn.ReLU(inplace=True)]
             height, width = (height - kernel) // stride + 1, (width - kernel) // stride + 1
             in_channels = filters
-        self.convs = nn.Sequential(*layers, nn.Flatten())
+        self.convs = nn.Sequential(*layers[:-1], nn.Flatten(), nn.ReLU())  # flat first: gradients come in that order
         self.features = in_channels * height * width
 
     def forward(self, obs: Tensor) -> Tensor:
@@ -109,7 +109,7 @@ class Torso(nn.Module):
 
     def pixels(self, obs: Tensor) -> Tensor:
         """Return what the convolutions get of uint8 (B, C, H, W), in their layout and in the arithmetic that is on:
-        float32, or bfloat16 under autocast. Tiles, (B, T, P, K * K * C), are not scaled yet.
+        float32, or bfloat16 under autocast, there with AMX in blocks. Tiles, (B, T, P, K * K * C), are not scaled yet.
         """
         kind = arithmetic_on(obs.device)
         if self._in_tiles(obs):
@@ -117,11 +117,21 @@ class Torso(nn.Module):
             if self.mean_frame is not None:
                 tiles -= tiled(self.mean_frame.to(kind).expand(1, obs.shape[1], -1, -1), self._sides)
             return tiles
-        pixels = obs.to(kind, copy=True, memory_format=self.layout)  # bf16 has every byte
+        side = self._block_side(obs, kind)
+        planes = obs if side == 1 else in_blocks(obs, side)
+        pixels = planes.to(kind, copy=True, memory_format=self.layout)  # bf16 has every byte
         if self.mean_frame is None:
             return pixels.mul_(self._scale)
-        shift = _as_laid_out((self.mean_frame * -self._scale).to(kind), pixels)
+        shift = _as_laid_out((self.mean_frame * -self._scale).to(kind), pixels, side)
         return torch.add(shift, pixels, alpha=self._scale, out=pixels)
+
+    def _block_side(self, obs: Tensor, kind: torch.dtype) -> int:
+        """Return the side of the blocks in which the first convolution gets frames, 1 for none."""
+        first = self.convs[0]
+        lowered = kind == torch.bfloat16 and obs.device.type == "cpu" and self.layout == torch.channels_last
+        if lowered and torch.is_grad_enabled() and isinstance(first, Convolution) and first.takes_blocks(*obs.shape[2:]):
+            return first.stride[0]
+        return 1
 
     def _in_tiles(self, obs: Tensor) -> bool:
         """Tell whether the convolutions are products of matrices: on a CPU, where the layout may be chosen."""
@@ -166,11 +176,13 @@ def use_channels_last(network: nn.Module) -> None:
         torso.layout = torch.channels_last
 
 
-def _as_laid_out(frame: Tensor, pixels: Tensor) -> Tensor:
-    """Return `frame`, (H, W), so that it meets `pixels`, (B, C, H, W), without strides: one for each channel where
-    channels are last.
+def _as_laid_out(frame: Tensor, pixels: Tensor, side: int) -> Tensor:
+    """Return `frame`, (H, W), so that it meets `pixels`, (B, C, H, W) or these in blocks of `side`, without strides:
+    one for each channel where channels are last.
     """
-    channels = pixels.shape[1]
+    channels = pixels.shape[1] // side**2
+    if side > 1:
+        return in_blocks(frame.expand(1, channels, -1, -1), side)[0]
     if channels == 1 or not pixels.is_contiguous(memory_format=torch.channels_last):
         return frame
     return frame.unsqueeze(-1).expand(*frame.shape, channels).contiguous().permute(2, 0, 1)

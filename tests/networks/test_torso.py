@@ -5,12 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from fastdqn.networks import convolution
+from fastdqn.networks.convolution import in_blocks
 from fastdqn.networks.tiles import tiled
 from fastdqn.networks.torso import (
     DATA_EFFICIENT,
     DOPAMINE,
+    NARROW,
     NATURE,
     TILES,
     Size,
@@ -118,6 +121,90 @@ def test_tiles_are_the_convolutions(channels: int, center: bool, size: Size, sha
             assert other.grad is not None
             assert (one.grad - other.grad).norm() < 1e-4 * one.grad.norm()
             assert other.grad.stride() == other.stride()
+
+
+@pytest.mark.parametrize("kind", [torch.uint8, torch.bfloat16, torch.float32])
+def test_the_pixels_of_a_block_are_its_channels(kind: torch.dtype) -> None:
+    planes = torch.randint(256, (3, 4, 8, 12), generator=torch.Generator().manual_seed(0)).to(kind)
+    found = in_blocks(planes, 4)
+    assert found.is_contiguous(memory_format=torch.channels_last)
+    assert found.shape == (3, 64, 2, 3)
+    for row in range(8):
+        for column in range(12):
+            first = (row % 4 * 4 + column % 4) * 4
+            assert torch.equal(found[:, first : first + 4, row // 4, column // 4], planes[:, :, row, column])
+
+
+@pytest.mark.parametrize(("size", "height", "width"), [(NATURE, 60, 84), (NATURE, 84, 60), (NARROW, 60, 60)])
+@pytest.mark.parametrize("center", [False, True])
+def test_frames_in_blocks_are_convolved_as_frames_are(
+    monkeypatch: pytest.MonkeyPatch, center: bool, size: Size, height: int, width: int
+) -> None:
+    """With AMX; of frames in either layout: features and gradients are as near to float64's as those of bf16 are."""
+    exact, usual, fast = (Torso(4, height, width, 64.0, center, size) for _ in range(3))
+    for torso in (usual, fast):
+        torso.load_state_dict(exact.state_dict())
+        use_channels_last(torso)
+    for torso in (exact, usual, fast):
+        torso.center_frames(torch.linspace(0.0, 255.0, height * width).view(height, width))
+    obs = torch.randint(256, (5, 4, height, width), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+    for seen in (obs, obs.to(memory_format=torch.channels_last), obs[:1], obs[2:]):
+        features = [exact.double()(seen.double() / 64.0 - (_mean(exact) / 64.0 if center else 0.0))]
+        for torso, amx in ((usual, False), (fast, True)):
+            monkeypatch.setattr(convolution, "has_amx", lambda amx=amx: amx)
+            with torch.autocast("cpu", torch.bfloat16):
+                pixels = torso.pixels(seen)
+                features.append(torso(seen))
+                assert torch.equal(torso(pixels), features[-1])
+        assert pixels.shape == (len(seen), 64, height // 4, width // 4)
+        assert features[2].dtype == torch.bfloat16
+        for torso, made in zip((exact, usual, fast), features, strict=True):
+            torso.zero_grad()
+            made[:, ::7].double().sum().backward()
+        made = [
+            [one, *(p.grad for p in torso.parameters())]
+            for one, torso in zip(features, (exact, usual, fast), strict=True)
+        ]
+        for expected, rounded, found in zip(*made, strict=True):
+            assert _away(found, expected) <= 1.5 * _away(rounded, expected)
+
+
+def _mean(torso: Torso) -> Tensor:
+    assert torso.mean_frame is not None
+    return torso.mean_frame
+
+
+def _away(found: Tensor | None, expected: Tensor | None) -> float:
+    assert found is not None
+    assert expected is not None
+    return float((found.double() - expected).detach().norm())
+
+
+@pytest.mark.parametrize(
+    ("size", "channels", "height", "width"),
+    [(NATURE, 1, 84, 84), (NATURE, 4, 84, 86), (NATURE, 4, 86, 84), (DOPAMINE, 4, 84, 84)],
+)
+def test_other_frames_are_not_in_blocks(
+    monkeypatch: pytest.MonkeyPatch, size: Size, channels: int, height: int, width: int
+) -> None:
+    monkeypatch.setattr(convolution, "has_amx", lambda: True)
+    torso = Torso(channels, height, width, size=size)
+    use_channels_last(torso)
+    obs = torch.zeros(2, channels, height, width, dtype=torch.uint8)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torso.pixels(obs).shape == obs.shape
+        torso(obs)
+
+
+def test_frames_are_in_blocks_with_amx_in_bf16_and_channels_last_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    obs = torch.zeros(2, 4, 84, 84, dtype=torch.uint8)
+    for amx, last, lowered in ((True, True, False), (True, False, True), (False, True, True), (True, True, True)):
+        monkeypatch.setattr(convolution, "has_amx", lambda amx=amx: amx)
+        torso = Torso()
+        if last:
+            use_channels_last(torso)
+        with torch.autocast("cpu", torch.bfloat16, enabled=lowered):
+            assert (torso.pixels(obs).shape[1] == 64) == (amx and last and lowered)
 
 
 def test_only_convolutions_that_read_every_pixel_once_are_tiles() -> None:
