@@ -86,17 +86,9 @@ _PLAYING_AREA: Changes = {"game": {"crop": True}, "vector": {"frame_size": 60}}
 """Pong's screen has all that matters in its playing area, and above it the score. Nature's convolutions read all of a
 side of 60, 68, 76 or 84; of one of 64 they leave out the last four pixels, and with them the paddle where it is low."""
 
-_TWO_CORES: Changes = {
-    "run": {"threads": 1},
-    "vector": {"num_envs": 32},
-    "pace": {"steps": 32},
-    "dqn": {"learning_rate": 1e-3},
-    "agent": {"target_average": 0.02},
-    "returns": {"refresh_delay": 0.5},
-}
+_TWO_CORES: Changes = {"run": {"threads": 1}, "returns": {"refresh_delay": 0.5}}
 """On two cores the emulators have the other one, with time left for the values of a refresh. With frames as small two
-threads are no sooner done, and wait for each other as soon as somebody else wants a core. Twice as many games, and
-updates of twice as many transitions half as often, learn as soon from each env step or sooner, and cost less."""
+threads are no sooner done, and wait for each other as soon as somebody else wants a core."""
 
 NO_EPSILON: Changes = {"dqn": {"epsilon_start": 0.0, "epsilon_final": 0.0}}
 """As noisy layers want it (Fortunato et al. 2018, section 3)."""
