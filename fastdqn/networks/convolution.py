@@ -12,7 +12,10 @@ from torch import Tensor, nn
 
 class Convolution(nn.Conv2d):
     """A convolution without padding, with a bias, one stride and a square kernel, which has gradients of its own in
-    bfloat16 on a CPU.
+    bfloat16 on a CPU, and takes frames in blocks.
+
+    A convolution with stride S is one with stride 1 of planes whose channels are all pixels of a block of SxS. AMX
+    multiplies by many channels at a time, of which a frame has few.
 
     With AMX, and channels last, the gradient of the weights is a product of matrices, of the windows that the kernel
     saw and the gradient of what it made of them; as PyTorch computes it, it takes most of a backward pass.
@@ -26,8 +29,8 @@ class Convolution(nn.Conv2d):
         super().__init__(in_channels, filters, kernel, stride)
 
     def takes_blocks(self, height: int, width: int) -> bool:
-        """Tell whether it is sooner done with frames, (B, C, height, width) in bfloat16 with channels last, in blocks:
-        with AMX, as it multiplies by many channels at a time, where a row of a block of bytes is moved as one number.
+        """Tell whether it learns sooner from frames, (B, C, height, width) in bfloat16 with channels last, in blocks:
+        with AMX, where a row of a block of bytes can be moved as one number.
         """
         stride, kernel = self.stride[0], self.kernel_size[0]
         fits = kernel % stride == height % stride == width % stride == 0
