@@ -126,10 +126,12 @@ class Torso(nn.Module):
         return torch.add(shift, pixels, alpha=self._scale, out=pixels)
 
     def _block_side(self, obs: Tensor, kind: torch.dtype) -> int:
-        """Return the side of the blocks in which the first convolution gets frames, 1 for none."""
-        first = self.convs[0]
-        lowered = kind == torch.bfloat16 and obs.device.type == "cpu" and self.layout == torch.channels_last
-        if lowered and torch.is_grad_enabled() and isinstance(first, Convolution) and first.takes_blocks(*obs.shape[2:]):
+        """Return the side of the blocks in which the first convolution gets frames, 1 for none. Without a gradient, of
+        few frames, blocks are no gain.
+        """
+        first, last = self.convs[0], self.layout == torch.channels_last
+        lowered = kind == torch.bfloat16 and obs.device.type == "cpu" and torch.is_grad_enabled()
+        if lowered and last and isinstance(first, Convolution) and first.takes_blocks(*obs.shape[2:]):
             return first.stride[0]
         return 1
 
