@@ -196,7 +196,7 @@ def test_other_frames_are_not_in_blocks(
         torso(obs)
 
 
-def test_frames_are_in_blocks_with_amx_in_bf16_and_channels_last_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frames_are_in_blocks_only_to_learn_with_amx_in_bf16_and_channels_last(monkeypatch: pytest.MonkeyPatch) -> None:
     obs = torch.zeros(2, 4, 84, 84, dtype=torch.uint8)
     for amx, last, lowered in ((True, True, False), (True, False, True), (False, True, True), (True, True, True)):
         monkeypatch.setattr(convolution, "has_amx", lambda amx=amx: amx)
@@ -205,6 +205,8 @@ def test_frames_are_in_blocks_with_amx_in_bf16_and_channels_last_alone(monkeypat
             use_channels_last(torso)
         with torch.autocast("cpu", torch.bfloat16, enabled=lowered):
             assert (torso.pixels(obs).shape[1] == 64) == (amx and last and lowered)
+            with torch.no_grad():  # blocks are no gain there
+                assert torso.pixels(obs).shape[1] == 4
 
 
 def test_only_convolutions_that_read_every_pixel_once_are_tiles() -> None:
