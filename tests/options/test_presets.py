@@ -60,6 +60,7 @@ def test_the_record_has_settings_of_its_own(monkeypatch: pytest.MonkeyPatch) -> 
     assert options == parse(FASTEST, "--device", "cpu", "--agent", "pong-fast")
     fast = AGENTS["pong-fast"].settings["dqn"]
     assert (options.dqn.n_step, options.returns.trace_decay, options.agent.act_with) == (1, 0.9, "target")
+    assert options.returns.refresh_delay == 0.0
     assert (options.vector.num_envs, options.agent.gradient_threads) == (16, 1)
     assert options.dqn.epsilon_final == 0.02  # the least with which games count
     small = parse(FASTEST, "--network", "narrow", "--device", "cpu")
@@ -79,7 +80,8 @@ def test_the_record_has_settings_of_its_own(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_on_two_cores_the_record_leaves_one_to_the_emulators(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(presets, "cores", lambda: 2)
-    assert parse(FASTEST).run.threads == 1
+    options = parse(FASTEST)
+    assert (options.run.threads, options.returns.refresh_delay) == (1, 0.5)
     assert parse(FASTEST, "--threads", "2").run.threads == 2
     assert parse(FASTEST, "--game", "breakout").run.threads is None
     assert parse("10_rainbow", "--agent", "pong-fast").run.threads is None
