@@ -109,7 +109,8 @@ class Torso(nn.Module):
 
     def pixels(self, obs: Tensor) -> Tensor:
         """Return what the convolutions get of uint8 (B, C, H, W), in their layout and in the arithmetic that is on:
-        float32, or bfloat16 under autocast, there with AMX in blocks. Tiles, (B, T, P, K * K * C), are not scaled yet.
+        float32, or bfloat16 under autocast; with AMX, to learn from, in blocks. Tiles, (B, T, P, K * K * C), are not
+        scaled yet.
         """
         kind = arithmetic_on(obs.device)
         if self._in_tiles(obs):
