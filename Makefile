@@ -76,6 +76,7 @@ format: $(VENV)/ready ## format the code, and mend what lint can mend
 	$(BIN)/ruff check --fix .
 
 $(VENV)/ready: pyproject.toml constraints.txt
+	@echo "setting up $(VENV), which takes minutes"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
 	touch $@

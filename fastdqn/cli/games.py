@@ -9,6 +9,9 @@ import tyro
 
 from fastdqn.errors import UserError
 
+WIDEST = 160
+"""Columns where there is no terminal; the table takes what it needs of them."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Games:
@@ -36,5 +39,8 @@ def games(options: Games) -> int:
         reference = REFERENCES.get(name)
         scores = ("-", "-") if reference is None else (f"{reference.human:,.1f}", f"{reference.random:,.1f}")
         table.add_row(name, gymnasium_id(name), str(actions_of(name)), *scores)
-    Console(highlight=False).print(table)
+    console = Console(highlight=False)
+    if not console.is_terminal:  # a file or a pipe has room for whole names
+        console.width = WIDEST
+    console.print(table)
     return 0

@@ -79,7 +79,7 @@ def groups_of(kind: type[Any], default: Any = None) -> list[OptionGroup]:
     if not composed:
         return [OptionGroup("Options", list(_options_of(kind, default)))]
     known = known_groups(defaults_of(kind))
-    said: Mapping[str, str | None] = SAID if known.continuous else {}
+    said: Mapping[str, str | None] = SAID if known.continuous else {} if known.dqn is None else {"published": None}
     having = {"agent": agents_of(known)}
     found = [
         OptionGroup(

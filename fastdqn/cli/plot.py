@@ -48,7 +48,7 @@ def plot(options: Plot) -> int:
         raise UserError(f"The picture {options.out} must end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}.")
     if options.what == "speed" and options.over == "env-steps":
         raise UserError("Speeds are drawn over minutes; leave out --over.")
-    runs = runs_of(options.runs, options.runs_dir)
+    runs = runs_of(options.runs, options.runs_dir, games=options.what == "score")
     from fastdqn.tools.labels import grouped, one_by_one
     from fastdqn.tools.plot import draw_curves, draw_speeds
     from fastdqn.tools.reading import chosen

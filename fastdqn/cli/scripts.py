@@ -124,10 +124,14 @@ def parse(
         SystemExit: after `--help`.
     """
     words = [dashed(word) for word in (sys.argv[1:] if argv is None else argv)]
-    if groups_of(defaults_of(options_type)).ranks is not None:
-        from fastdqn.execution.launch import words_of_environment
+    ranks = groups_of(defaults_of(options_type)).ranks is not None
+    if ranks or "WORLD_SIZE" in os.environ:
+        from fastdqn.execution.launch import refuse_others, words_of_environment
 
-        words = words_of_environment(words, value_of("--processes", words))
+        if ranks:
+            words = words_of_environment(words, value_of("--processes", words))
+        else:
+            refuse_others()
     others = others or {}
     resume = value_of("--resume", words)
     if resume is not None:

@@ -108,9 +108,14 @@ def launch(train: Callable[[Any], Any], options: Any, script: Path, finish: Call
 
 def joins() -> int | None:
     """Return the number of processes that somebody, say torchrun, has started together with this one; None for a
-    process that was started alone, or whose environment says only one of the two variables.
+    process that was started alone.
+
+    Raises:
+        UserError: the environment is not that of one of several processes, but neither of a process alone.
     """
     world, rank = os.environ.get("WORLD_SIZE"), os.environ.get("RANK")
+    if rank is None and world is not None and world != "1":
+        raise UserError(f"WORLD_SIZE {world} is in the environment, but not RANK: which of these this process is.")
     if world is None or rank is None:
         return None
     if not world.isdecimal() or not rank.isdecimal() or int(rank) >= int(world):
@@ -134,6 +139,20 @@ def words_of_environment(words: Sequence[str], asked: str | None) -> list[str]:
     if asked is not None and asked != str(world):
         raise UserError(f"--processes {asked} contradicts the {world} processes that were started together.")
     return [*words, "--processes", str(world)]
+
+
+def refuse_others() -> None:
+    """Refuse to be one of several processes, for a script that learns in one.
+
+    Raises:
+        UserError: several were started together.
+    """
+    world = joins()
+    if world is not None and world > 1:
+        raise UserError(
+            f"This script learns in one process, and WORLD_SIZE in the environment says that {world} learn together; "
+            "scripts with --processes learn in several."
+        )
 
 
 class Children:

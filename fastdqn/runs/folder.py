@@ -96,8 +96,16 @@ def reason_of(run: Path) -> str | None:
 
 
 def new_folder(parent: Path, game: str, script: str) -> Path:
-    """Make and return runs/<time>-<game>-<script>; two runs of one second get different folders."""
-    parent.mkdir(parents=True, exist_ok=True)
+    """Make and return runs/<time>-<game>-<script>; two runs of one second get different folders.
+
+    Raises:
+        RunError: there are too many, or there is a file where `parent` would be.
+        OSError: it cannot be made.
+    """
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise RunError(f"Cannot write to {parent}: a file has its name, or that of a folder above it.") from error
     stem = f"{datetime.now():%Y%m%d-%H%M%S}-{''.join(c if c.isalnum() or c in '-_' else '_' for c in game)}-{script}"
     for attempt in range(1000):
         folder = parent / (stem if attempt == 0 else f"{stem}-{attempt}")

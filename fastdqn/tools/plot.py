@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdqn.envs import games as atari
-from fastdqn.errors import UserError
+from fastdqn.errors import RunError, UserError
 from fastdqn.runs.limits import WINDOW_EPISODES
 from fastdqn.tools.labels import Groups, in_order, shared_agent
 from fastdqn.tools.reading import Chosen, RunData, chosen, whole_lines
@@ -60,10 +60,11 @@ def draw_curves(groups: Groups, out: Path, games: int = WINDOW_EPISODES, over: A
         over: the horizontal axis; by default both in turn for one game, env steps for several.
 
     Raises:
-        UserError: the picture cannot be written.
+        RunError: the picture cannot be written.
     """
     axes: tuple[Axis, ...] = (over,) if over else ("elapsed", "env_steps") if len(groups) == 1 else ("env_steps",)
-    picture = Picture(groups, axes)
+    runs = _all(groups)
+    picture = Picture(groups, {axis: max(float(run.episodes[-1][axis]) for run in runs) for axis in axes})
     dotted = games > 1 and all(len(labels) <= 3 for labels in groups.values())
     dots, bands = False, False
     for panel in picture.panels:
@@ -99,14 +100,16 @@ def draw_speeds(groups: Groups, out: Path) -> None:
     """Draw env steps/s over time, a panel for each game, a line for each run and a colour for each label.
 
     Raises:
-        UserError: a run has no speed.jsonl, or the picture cannot be written.
+        UserError: a run has no speeds.
+        RunError: the picture cannot be written.
     """
-    picture = Picture(groups, ("elapsed",))
+    speeds = {run.folder: _speeds(run) for run in _all(groups)}
+    picture = Picture(groups, {"elapsed": max(float(x[-1]) for x, _ in speeds.values())})
     for panel in picture.panels:
         for label, sorted_runs in picture.chosen[panel.game].items():
             color, line = picture.styles[label]
             for run in (*sorted_runs.finished, *sorted_runs.unfinished):
-                x, y = _speeds(run)
+                x, y = speeds[run.folder]
                 style: dict[str, Any] = {"linestyle": line if run.finished else UNFINISHED, "linewidth": 0.8}
                 panel.axes.plot(x / picture.scales["elapsed"].size, y, color=color, **style)
         panel.axes.set_ylim(bottom=0)
@@ -130,23 +133,23 @@ class Picture:
 
     Args:
         groups: runs by game and label.
-        over: horizontal axes; each game has a panel for each of them.
+        over: horizontal axes, each with the last value that is drawn over it; each game has a panel for each of them.
     """
 
-    def __init__(self, groups: Groups, over: Sequence[Axis]) -> None:
+    def __init__(self, groups: Groups, over: Mapping[Axis, float]) -> None:
         import matplotlib
 
         matplotlib.use("Agg")
         from matplotlib import pyplot
 
         self._pyplot: Any = pyplot
-        self._runs = [run for labels in groups.values() for runs in labels.values() for run in runs]
+        self._runs = _all(groups)
         self.chosen = {game: {name: chosen(runs) for name, runs in labels.items()} for game, labels in groups.items()}
         names = sorted({label for labels in groups.values() for label in labels}, key=in_order)
         self.styles: Mapping[str, tuple[str, Any]] = {
             name: (COLORS[i % len(COLORS)], LINES[i // len(COLORS) % len(LINES)]) for i, name in enumerate(names)
         }
-        self.scales = {axis: _scale(axis, self._runs) for axis in over}
+        self.scales = {axis: _scale(axis, last) for axis, last in over.items()}
         count = len(groups) * len(over)
         columns = count if count <= 3 else 2 if count == 4 else 3
         rows = math.ceil(count / columns)
@@ -170,7 +173,7 @@ class Picture:
             said: of what is drawn, besides the labels.
 
         Raises:
-            UserError: it cannot be written.
+            RunError: it cannot be written.
         """
         one_game = len(self.chosen) == 1
         agent = shared_agent(self._runs)
@@ -193,7 +196,8 @@ class Picture:
         try:
             self._figure.savefig(out, dpi=150)
         except (OSError, ValueError) as error:
-            raise UserError(f"The picture {out} cannot be written: {error}.") from error
+            why = (isinstance(error, OSError) and error.strerror) or error
+            raise RunError(f"The picture {out} cannot be written: {why}.") from error
         finally:
             self._pyplot.close(self._figure)
 
@@ -233,8 +237,11 @@ def _unfinished(sorted_runs: Sequence[Chosen]) -> dict[str, int]:
     return {ended: endings.count(ended) for ended in dict.fromkeys(endings)}
 
 
-def _scale(axis: Axis, runs: Sequence[RunData]) -> Scale:
-    last = max(float(run.episodes[-1][axis]) for run in runs)
+def _all(groups: Groups) -> list[RunData]:
+    return [run for labels in groups.values() for runs in labels.values() for run in runs]
+
+
+def _scale(axis: Axis, last: float) -> Scale:
     if axis == "elapsed":
         return Scale("hours since the start", 3600.0) if last > 3 * 3600 else Scale("minutes since the start", 60.0)
     return Scale("million env steps", 1e6) if last > 2e6 else Scale("thousand env steps", 1e3)
@@ -259,6 +266,8 @@ def _speeds(run: RunData) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         raise UserError(f"{run.folder} has no speeds: {error.strerror}.") from error
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise UserError(f"The speed.jsonl of the run {run.folder} is damaged.") from error
+    if not len(points):
+        raise UserError(f"{run.folder} has no speeds yet.")
     return points[:, 0], points[:, 1]
 
 

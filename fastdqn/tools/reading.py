@@ -100,6 +100,8 @@ def read_run(folder: Path) -> RunData:
         path = folder / name
         summary = _dictionary(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
         _check_summary(summary)
+    except FileNotFoundError as error:
+        raise UserError(f"{folder} has no record of the games that were played while it learnt.") from error
     except OSError as error:
         raise UserError(f"{folder} is not the folder of a run: {error.strerror}.") from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:

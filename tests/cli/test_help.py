@@ -45,6 +45,11 @@ def test_every_line_fits(
         assert noise not in text
 
 
+def test_what_a_script_refuses_for_good_is_not_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "--published" in printed("41_ppo_ranks", capsys)
+    assert "--published" not in printed("09_cuda_graph", capsys)
+
+
 def test_the_common_options_come_first_and_each_option_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -91,6 +91,13 @@ def test_plot_says_which_runs_it_leaves_out(tmp_path: Path) -> None:
     assert fastdqn_says("plot", str(tmp_path), "--out", str(tmp_path / "x.png"), "--each").stderr.count("\n") == 1
 
 
+def test_speeds_need_no_finished_game(tmp_path: Path) -> None:
+    run = make_folder(tmp_path / "run", scores=())
+    (run / "speed.jsonl").write_text('{"elapsed": 1.0, "env_steps_per_s": 3.0}\n')
+    done = fastdqn_says("plot", str(run), "--out", str(tmp_path / "x.png"), "--what", "speed")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.fixture(scope="module")
 def series(runs: TrainedRuns, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a series: two runs that can be evaluated, and one that cannot."""
@@ -188,6 +195,8 @@ def test_the_command_imports_only_what_it_needs() -> None:
 
 
 def test_games_lists_them() -> None:
+    done = fastdqn_says("games")
+    assert "…" not in done.stdout  # a pipe has room for whole names
     done = fastdqn_says("games", "invaders")
     assert "space_invaders" in done.stdout
     assert "1,668.7" in done.stdout
@@ -231,6 +240,7 @@ def test_games_lists_them() -> None:
         (("plot", "RUN", "--out", "no/such/folder/x.png"), "cannot be written"),
         (("plot", "RUN", "--out"), "--out needs a value"),
         (("compare", "moon"), "moon is not the folder of a run"),
+        (("compare", "demo"), "has no record of the games that were played while it learnt"),
         (("games", "moon"), "There is no game with 'moon'"),
         (("dance",), "dance"),
         (("push",), "fastdqn push needs RUN and TARGET; --help"),

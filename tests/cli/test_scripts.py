@@ -228,7 +228,8 @@ def test_the_display_on_a_terminal_of_80_columns(tmp_path: Path) -> None:
         (("--game", "gymnasium.envs.classic_control:CartPoleEnv"), "shows Box of float32 (4,), but an agent here"),
         (("--game", "gymnasium.envs.classic_control:PendulumEnv"), "action space Box of float32 (1,), but an agent"),
         (("--game", "tests.helpers.own:Breaks"), "failed in its constructor: TypeError: "),
-        (("--runs-dir", "/dev/null/runs"), "Cannot write to /dev/null/runs"),
+        (("--runs-dir", "/dev/null/runs"), "Cannot write to /dev/null/runs: a file has its name"),
+        (("--runs-dir", "README.md"), "Cannot write to README.md: a file has its name"),
     ],
 )
 def test_mistakes_end_scripts_without_a_traceback(words: tuple[str, ...], said: str) -> None:

@@ -26,6 +26,14 @@ def test_the_environment_of_torchrun_is_found() -> None:
             words_of_environment([], "2")
     with mock.patch.dict(os.environ, {"RANK": "3", "WORLD_SIZE": "3"}), pytest.raises(UserError, match="RANK 3"):
         joins()
+    with mock.patch.dict(os.environ, {"RANK": "0", "WORLD_SIZE": "2"}):
+        with pytest.raises(UserError, match="learns in one process, and WORLD_SIZE"):
+            parse("20_a2c")
+        assert parse("41_ppo_ranks").ranks.processes == 2
+    with mock.patch.dict(os.environ, {"WORLD_SIZE": "2"}), pytest.raises(UserError, match="but not RANK"):
+        joins()
+    with mock.patch.dict(os.environ, {"WORLD_SIZE": "1"}):
+        assert joins() is None
     assert joins() is None
 
 

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fastdqn.errors import UserError
+from fastdqn.errors import RunError, UserError
 from fastdqn.tools.labels import grouped
 from fastdqn.tools.plot import COLORS, Axis, common_grid, draw_curves, draw_speeds
+from fastdqn.tools.reading import read_run
 from tests.helpers.folders import make_folder, make_run
 
 
@@ -108,6 +109,9 @@ def test_speeds(tmp_path: Path) -> None:
     runs = [make_run(tmp_path / "other", seed=1)]
     with pytest.raises(UserError, match="has no speeds"):
         draw_speeds(grouped(runs), tmp_path / "speed.svg")
+    (folder / "speed.jsonl").write_text('{"elapsed": 1.0, "env_steps_per_s": null}\n')
+    with pytest.raises(UserError, match="has no speeds yet"):
+        draw_speeds(grouped([read_run(folder)]), tmp_path / "speed.svg")
     for where in (folder, runs[0].folder):
         (where / "speed.jsonl").write_text(
             '{"elapsed": 1.0, "env_steps_per_s": null}\n{"elapsed": 2.0, "env_steps_per_s": 3.0}\n'
@@ -118,7 +122,7 @@ def test_speeds(tmp_path: Path) -> None:
 
 
 def test_a_picture_that_cannot_be_written(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="cannot be written"):
+    with pytest.raises(RunError, match="cannot be written"):
         draw_curves(grouped([make_run(tmp_path / "run")]), tmp_path / "curve.xyz")
 
 

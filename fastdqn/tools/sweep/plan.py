@@ -249,9 +249,17 @@ def _values(said: str, option: str) -> tuple[str, ...]:
     values = tuple(one.strip() for one in said.split(","))
     if not all(values):
         raise UserError(f"{option} has an empty value in {said!r}; values stand between commas.")
-    if len(set(values)) < len(values):
+    if len({_number(one) for one in values}) < len(values):
         raise UserError(f"{option} has a value twice in {said!r}.")
     return values
+
+
+def _number(said: str) -> float | str:
+    """Return what 1e-3 and 0.001 both are; words as they are."""
+    try:
+        return float(said)
+    except ValueError:
+        return said
 
 
 def _seeds(said: str) -> tuple[int, ...]:
