@@ -12,6 +12,14 @@ from typing import Any, TextIO, cast
 from rich.console import Console
 
 
+def console_for_tables() -> Console:
+    """Return a console on stdout that is 160 columns wide where there is no terminal: a file or a pipe has room."""
+    made = Console(highlight=False)
+    if not made.is_terminal:
+        made.width = 160
+    return made
+
+
 def console() -> Console:
     """Return a console for standard output.
 

@@ -8,9 +8,7 @@ from typing import Annotated
 import tyro
 
 from fastdqn.errors import UserError
-
-WIDEST = 160
-"""Columns where there is no terminal; the table takes what it needs of them."""
+from fastdqn.terminal import console_for_tables
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,7 +21,6 @@ class Games:
 
 def games(options: Games) -> int:
     """Print the list; return the exit code."""
-    from rich.console import Console
     from rich.table import Table
 
     from fastdqn.envs.games import actions_of, gymnasium_id, rom_names
@@ -39,8 +36,5 @@ def games(options: Games) -> int:
         reference = REFERENCES.get(name)
         scores = ("-", "-") if reference is None else (f"{reference.human:,.1f}", f"{reference.random:,.1f}")
         table.add_row(name, gymnasium_id(name), str(actions_of(name)), *scores)
-    console = Console(highlight=False)
-    if not console.is_terminal:  # a file or a pipe has room for whole names
-        console.width = WIDEST
-    console.print(table)
+    console_for_tables().print(table)
     return 0

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from fastdqn.envs.games import title_of
 from fastdqn.envs.scores import human_normalised
+from fastdqn.terminal import console_for_tables
 from fastdqn.tools.labels import Groups, shared_agent
 from fastdqn.tools.reading import Chosen, RunData, chosen
 from fastdqn.tools.report.metrics import intervals_of
@@ -133,8 +133,8 @@ def means_of(groups: Groups, means: Mapping[Path, float]) -> Table:
 
 def show(table: Table, notes: Sequence[str]) -> None:
     """Print a table, as wide as it needs to be, and sentences on it."""
-    console = Console(highlight=False)
-    wide = console.width if console.is_terminal else 160  # a file or a pipe has room for every column
+    console = console_for_tables()
+    wide = console.width
     console.width = 1000  # to measure what the table would like to have
     longest = max(len(str(cell)) for cell in table.columns[0].cells)
     least = console.measure(table).maximum - max(longest - NARROW, 0)  # only the first column can be folded

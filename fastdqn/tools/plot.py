@@ -86,7 +86,7 @@ def draw_curves(groups: Groups, out: Path, games: int = WINDOW_EPISODES, over: A
             for run in sorted_runs.unfinished:
                 x, y = run.curve(panel.over, games)
                 panel.axes.plot(x / size, y, color=color, linestyle=UNFINISHED, linewidth=1.0, marker=_marker(x))
-            alone = [*sorted_runs.finished, *sorted_runs.unfinished]
+            alone = _drawn(sorted_runs)
             if dotted and len(alone) == 1:
                 dots = True
                 x, y = alone[0].curve(panel.over, 1)
@@ -103,12 +103,13 @@ def draw_speeds(groups: Groups, out: Path) -> None:
         UserError: a run has no speeds.
         RunError: the picture cannot be written.
     """
-    speeds = {run.folder: _speeds(run) for run in _all(groups)}
+    sorted_by_kind = [chosen(runs) for labels in groups.values() for runs in labels.values()]
+    speeds = {run.folder: _speeds(run) for kind in sorted_by_kind for run in _drawn(kind)}
     picture = Picture(groups, {"elapsed": max(float(x[-1]) for x, _ in speeds.values())})
     for panel in picture.panels:
         for label, sorted_runs in picture.chosen[panel.game].items():
             color, line = picture.styles[label]
-            for run in (*sorted_runs.finished, *sorted_runs.unfinished):
+            for run in _drawn(sorted_runs):
                 x, y = speeds[run.folder]
                 style: dict[str, Any] = {"linestyle": line if run.finished else UNFINISHED, "linewidth": 0.8}
                 panel.axes.plot(x / picture.scales["elapsed"].size, y, color=color, **style)
@@ -235,6 +236,10 @@ def _unfinished(sorted_runs: Sequence[Chosen]) -> dict[str, int]:
     """Return how the unfinished runs ended, and how many of them each."""
     endings = [run.ended for runs in sorted_runs for run in runs.unfinished]
     return {ended: endings.count(ended) for ended in dict.fromkeys(endings)}
+
+
+def _drawn(sorted_runs: Chosen) -> list[RunData]:
+    return [*sorted_runs.finished, *sorted_runs.unfinished]
 
 
 def _all(groups: Groups) -> list[RunData]:

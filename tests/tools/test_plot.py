@@ -121,6 +121,13 @@ def test_speeds(tmp_path: Path) -> None:
     assert {"Pong: speed", "env steps/s", "minutes since the start", "09"} <= set(words)
 
 
+def test_a_run_that_is_left_out_needs_no_speeds(tmp_path: Path) -> None:
+    kept, older = make_run(tmp_path / "kept"), make_run(tmp_path / "older", time="2020-01-01T00:00:00+00:00")
+    (kept.folder / "speed.jsonl").write_text('{"elapsed": 2.0, "env_steps_per_s": 3.0}\n')
+    draw_speeds(grouped([kept, older]), tmp_path / "speed.svg")
+    assert (tmp_path / "speed.svg").exists()
+
+
 def test_a_picture_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="cannot be written"):
         draw_curves(grouped([make_run(tmp_path / "run")]), tmp_path / "curve.xyz")

@@ -84,6 +84,7 @@ def test_axes_and_names() -> None:
     [
         ("pong,pong", "1", (), (), "--games has a value twice"),
         ("pong", "1", ("gamma=1e-3,0.001",), (), "--vary gamma has a value twice"),
+        ("pong", "1", ("gamma=nan,nan",), (), "--vary gamma has a value twice"),
         ("pong,", "1", (), (), "--games has an empty value"),
         ("pong", "many", (), (), "--seeds takes a number"),
         ("pong", "0", (), (), "names no seed"),

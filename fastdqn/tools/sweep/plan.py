@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -255,9 +256,9 @@ def _values(said: str, option: str) -> tuple[str, ...]:
 
 
 def _number(said: str) -> float | str:
-    """Return what 1e-3 and 0.001 both are; words as they are."""
+    """Return what 1e-3 and 0.001 both are; words, and nan, which is no number, as they are."""
     try:
-        return float(said)
+        return said if math.isnan(float(said)) else float(said)
     except ValueError:
         return said
 
