@@ -39,6 +39,7 @@ _NARROW = 60
 _LONGEST_CHOICES, _LONGEST_OR_NONE = 30, 20
 _NO_BREAK = "\xa0"
 _TYPES = {int: "INT", float: "FLOAT", str: "STR", Path: "PATH"}
+_IN_WORDS = {int: "a whole number", float: "a number"}
 
 
 class Option(NamedTuple):
@@ -48,6 +49,8 @@ class Option(NamedTuple):
     invocation: str
     about: str
     needed: bool = False
+    takes: str = ""
+    """What a value has to be, in words; empty where anything will do."""
 
 
 class OptionGroup(NamedTuple):
@@ -205,6 +208,10 @@ def _options_of(
             choices = f"{{{','.join(literals)}}}"
             if len(choices) > (_LONGEST_CHOICES if not or_none else _LONGEST_OR_NONE):
                 choices, text = "NAME", f"{text} One of {', '.join(literals)}."
+        numbers = [_IN_WORDS[one] for one in kinds if one in _IN_WORDS]
+        takes = f"one of {', '.join(literals)}" if literals else "".join(numbers)
+        if takes and type(None) in kinds and "None" not in literals:
+            takes += " or None"
         metavar = choices or "|".join(_TYPES.get(one, "VALUE") for one in kinds if one is not type(None))
         metavar += or_none
         positional = tyro.conf.Positional in get_args(hints[field.name])[1:]
@@ -217,7 +224,7 @@ def _options_of(
         else:
             invocation = f"{flag} {metavar}"
         needed = default is None and field.default is field.default_factory is dataclasses.MISSING
-        yield Option(flag, invocation, f"{text}{_default(value)}".strip(), needed)
+        yield Option(flag, invocation, f"{text}{_default(value)}".strip(), needed, takes)
 
 
 def _default(value: Any) -> str:

@@ -21,7 +21,7 @@ from fastdqn.errors import UserError
 
 AnyT = TypeVar("AnyT")
 _BOX = "╭╮╰╯│─ "
-_VALUE = re.compile(r"Missing value for argument '(--[\w-]+)")
+_FLAG = re.compile(r"--[\w-]+")
 
 
 def parsed(
@@ -75,13 +75,7 @@ def parsed(
         said.seek(0)
         lines = [line.strip(_BOX) for line in said.read().splitlines()[1:]]
         sentence = " ".join(itertools.takewhile(bool, itertools.dropwhile(lambda line: not line, lines))).rstrip(".")
-        alone = _VALUE.match(sentence)
-        if alone is not None:
-            sentence = f"{alone.group(1)} needs a value"
-        elif sentence.startswith("Missing"):
-            needed = [option.flag for group in groups_of(command) for option in group.options if option.needed]
-            needs = f"{f'{program} {command_name(command)}' if program else 'It'} needs {' and '.join(needed)}"
-            sentence = needs if needed else sentence
+        sentence = _mistake(sentence, words, command, program)
         raise UserError(f"{sentence or 'The options cannot be understood'}; --help lists all options.") from None
     if unknown:
         raise UserError(_unknown(unknown, command, elsewhere))
@@ -103,6 +97,47 @@ def _no_command(words: Sequence[str], union: Any) -> str:
         return f"Name a command, one of {', '.join(names)}; --help says what they do."
     meant = difflib.get_close_matches(words[0], names, n=1)
     return f"There is no command {words[0]}; {f'did you mean {meant[0]}?' if meant else '--help lists them all.'}"
+
+
+def _mistake(sentence: str, words: Sequence[str], command: Any, program: str | None) -> str:
+    """Return what is wrong with a value, or what is missing, in our words as far as we have any for tyro's sentence."""
+    options = {option.flag: option for group in groups_of(command) for option in group.options}
+    found = _FLAG.search(sentence)
+    option = options.get(found.group()) if found else None
+    given = [] if option is None else _given(words, option.flag)
+    if option is not None and given:
+        said = given[-1]
+        if said is None:
+            return f"{option.flag} needs a value"
+        if option.takes:
+            takes = option.takes
+            if _is_whole(said):
+                takes = takes.replace("whole number", f"whole number ({float(said):.0f})")
+            return f"{option.flag} takes {takes}, not {said}"
+    elif sentence.startswith("Missing"):
+        needed = [option.flag for option in options.values() if option.needed]
+        needs = f"{f'{program} {command_name(command)}' if program else 'It'} needs {' and '.join(needed)}"
+        return needs if needed else sentence
+    return sentence
+
+
+def _given(words: Sequence[str], flag: str) -> list[str | None]:
+    """Return the values that `flag` is given in `words`, None where none follows."""
+    given: list[str | None] = []
+    for word, following in itertools.zip_longest(words, words[1:]):
+        if word == flag:
+            given.append(None if following is None or _FLAG.fullmatch(following) else following)
+        elif word.startswith(f"{flag}="):
+            given.append(word.partition("=")[2])
+    return given
+
+
+def _is_whole(said: str) -> bool:
+    """Tell whether `said` is a whole number that is not written as one, such as 1e6."""
+    try:
+        return float(said).is_integer()
+    except ValueError:
+        return False
 
 
 def _unknown(unknown: Sequence[str], command: Any, elsewhere: str) -> str:

@@ -15,7 +15,6 @@ import pytest
 from tests.helpers.folders import make_folder
 from tests.helpers.scripts import TOY_CATCH, fastdqn, fastdqn_says, with_root
 from tests.helpers.trained import TrainedRuns
-from tests.helpers.versions import INVALID_CHOICE
 
 TRUSTED = ("--game", TOY_CATCH)
 
@@ -54,6 +53,15 @@ def test_nobody_reads_what_is_printed(tmp_path: Path, words: tuple[str, ...]) ->
             check=False,
         )
     assert (done.returncode, done.stderr) == (int("evaluate" in words), "")  # in a second no game has ended
+
+
+def test_a_folder_of_the_same_name_does_not_hide_what_is_installed(tmp_path: Path) -> None:
+    """As the checkout's, where `python -m fastdqn` is said in the folder that it was cloned into."""
+    (tmp_path / "fastdqn").mkdir()
+    command = [sys.executable, "-m", "fastdqn", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("fastdqn ")
 
 
 def test_evaluate_says_and_writes_what_it_found(runs: TrainedRuns) -> None:
@@ -208,7 +216,7 @@ def test_games_lists_them() -> None:
     [
         (("evaluate", "moon"), "moon is not the folder of a run"),
         (("evaluate", "latest"), "no run in the folder runs"),
-        (("evaluate", "RUN", "--protocol", "moon"), f"{INVALID_CHOICE}'moon'"),
+        (("evaluate", "RUN", "--protocol", "moon"), "--protocol takes one of training, nature, nature-steps, machado"),
         (("evaluate", "RUN", "--episodes", "0"), "--episodes must be at least 1"),
         (("evaluate", "RUN", "--episodes", "3", "--env-steps", "3"), "contradict each other"),
         (("evaluate", "RUN", "--epsilon", "2"), "--epsilon must be between 0 and 1"),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 
-INVALID_CHOICE = "invalid choice: " if importlib.metadata.version("tyro").startswith("0.9.") else "invalid choice "
-"""tyro's words before a value that is none of an option's choices."""
 NO_HALF_CHEETAH = (
     "HalfCheetah-v2 needs a package that is missing: "
     if importlib.metadata.version("gymnasium").startswith("1.1.")
