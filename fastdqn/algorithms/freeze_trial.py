@@ -10,7 +10,7 @@ from typing import Any
 from fastdqn.states import NothingUnfinished
 from fastdqn.types import VectorStep
 
-POINTS = 48
+POINTS = 24
 """Points that the learning agent must have played since it was last frozen, which say whether to freeze it now."""
 LIMIT = -2.5
 """Log-likelihood ratio at which a policy learns again; so do at most one in twelve good ones (e^-2.5)."""

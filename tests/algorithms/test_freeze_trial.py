@@ -43,12 +43,12 @@ def test_evidence_by_hand() -> None:
 
 
 def test_an_agent_is_frozen_once_it_has_won_enough_of_its_last_points() -> None:
-    trial = FreezeTrial(0.9)  # 36 of the last 48 are three quarters
-    trial.observe(points(46, 1))
+    trial = FreezeTrial(0.9)  # 18 of the last 24 are three quarters
+    trial.observe(points(22, 1))
     assert not trial.frozen  # too few yet
     trial = FreezeTrial(0.9)
-    trial.observe(points(0, 13))
-    trial.observe(points(35, 0))
+    trial.observe(points(0, 7))
+    trial.observe(points(17, 0))
     assert not trial.frozen
     assert trial.observe(points(1, 0))  # the first of those lost no longer counts
     assert trial.frozen
@@ -65,7 +65,7 @@ def test_a_frozen_agent_learns_again_when_it_loses() -> None:
     assert trial.report() == {**said, "freeze/points": 2.0, "freeze/share": 0.0}
     trial.observe(points(0, 1))
     assert not trial.frozen
-    trial.observe(points(47, 0))
+    trial.observe(points(23, 0))
     assert not trial.frozen  # what was won before does not count again
     trial.observe(points(1, 0))
     assert trial.frozen
@@ -104,12 +104,12 @@ def test_where_no_point_can_be_lost_nothing_is_frozen() -> None:
     assert trial.observe(points(0, 1))
 
 
-@pytest.mark.parametrize("before", [20, 60])
+@pytest.mark.parametrize("before", [20, 30])
 def test_a_trial_resumes_where_it_was(before: int) -> None:
     one, other = FreezeTrial(0.9), FreezeTrial(0.9)
     for i in range(before):
         one.observe(points(int(i % 7 != 3), int(i % 7 == 3)))
-    assert one.frozen == (before == 60)
+    assert one.frozen == (before == 30)
     other.load(one.state())
     for won in [True] * 30 + [False] * 4:
         one.observe(points(int(won), int(not won)))

@@ -28,6 +28,7 @@ FROZEN = (
         "--replay-size",
         "5008",
     ),
+    *("--no-crop", "--frame-size", "84"),  # as `follow` reads them
     *("--max-frames", "3600", "--checkpoint-minutes", "None", "--threads", "1"),
 )
 
