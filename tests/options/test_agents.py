@@ -300,10 +300,9 @@ def test_a_script_that_lacks_the_agents_parts_names_one_that_has_them(script: st
     assert str(caught.value) == f"This script lacks what the agent {agent} is made of; {has_it} has it."
 
 
-def test_an_unknown_agent_is_one_sentence_with_the_names() -> None:
-    with pytest.raises(UserError) as caught:
+def test_an_unknown_agent_is_one_sentence_with_the_names_that_the_script_has() -> None:
+    with pytest.raises(UserError, match="--agent takes one of post2017, nature, dopamine-dqn, pong-fast, not moon"):
         parse("09_cuda_graph", "--agent", "moon")
-    assert all(name in str(caught.value) for name in ("post2017", "nature", "rainbow", "pong-fast"))
     assert set(get_args(AgentName)) == set(AGENTS)
 
 
