@@ -209,7 +209,7 @@ def _options_of(
             if len(choices) > (_LONGEST_CHOICES if not or_none else _LONGEST_OR_NONE):
                 choices, text = "NAME", f"{text} One of {', '.join(literals)}."
         numbers = [_IN_WORDS[one] for one in kinds if one in _IN_WORDS]
-        takes = f"one of {', '.join(literals)}" if literals else "".join(numbers)
+        takes = f"one of {', '.join(literals)}" if literals else " or ".join(numbers)
         if takes and type(None) in kinds and "None" not in literals:
             takes += " or None"
         metavar = choices or "|".join(_TYPES.get(one, "VALUE") for one in kinds if one is not type(None))
