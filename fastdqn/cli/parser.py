@@ -17,6 +17,7 @@ import tyro
 
 from fastdqn.cli.help import command_name, groups_of, help_of, is_command
 from fastdqn.cli.synonyms import answer
+from fastdqn.cli.words import value_of
 from fastdqn.errors import UserError
 
 AnyT = TypeVar("AnyT")
@@ -104,10 +105,9 @@ def _mistake(sentence: str, words: Sequence[str], command: Any, program: str | N
     options = {option.flag: option for group in groups_of(command) for option in group.options}
     found = _FLAG.search(sentence)
     option = options.get(found.group()) if found else None
-    given = [] if option is None else _given(words, option.flag)
-    if option is not None and given:
-        said = given[-1]
-        if said is None:
+    said = None if option is None else value_of(option.flag, words)
+    if option is not None and (said is not None or option.flag in words):
+        if said is None or _FLAG.fullmatch(said):
             return f"{option.flag} needs a value"
         if option.takes:
             takes = option.takes
@@ -119,17 +119,6 @@ def _mistake(sentence: str, words: Sequence[str], command: Any, program: str | N
         needs = f"{f'{program} {command_name(command)}' if program else 'It'} needs {' and '.join(needed)}"
         return needs if needed else sentence
     return sentence
-
-
-def _given(words: Sequence[str], flag: str) -> list[str | None]:
-    """Return the values that `flag` is given in `words`, None where none follows."""
-    given: list[str | None] = []
-    for word, following in itertools.zip_longest(words, words[1:]):
-        if word == flag:
-            given.append(None if following is None or _FLAG.fullmatch(following) else following)
-        elif word.startswith(f"{flag}="):
-            given.append(word.partition("=")[2])
-    return given
 
 
 def _is_whole(said: str) -> bool:

@@ -216,7 +216,10 @@ def test_games_lists_them() -> None:
     [
         (("evaluate", "moon"), "moon is not the folder of a run"),
         (("evaluate", "latest"), "no run in the folder runs"),
-        (("evaluate", "RUN", "--protocol", "moon"), "--protocol takes one of training, nature, nature-steps, machado"),
+        (
+            ("evaluate", "RUN", "--protocol", "moon"),
+            "--protocol takes one of training, nature, nature-steps, machado, atari-100k, not moon",
+        ),
         (("evaluate", "RUN", "--episodes", "0"), "--episodes must be at least 1"),
         (("evaluate", "RUN", "--episodes", "3", "--env-steps", "3"), "contradict each other"),
         (("evaluate", "RUN", "--epsilon", "2"), "--epsilon must be between 0 and 1"),
