@@ -11,7 +11,7 @@ import tyro
 
 from fastdqn import process
 from fastdqn.cli.rehearsal import mistakes
-from fastdqn.cli.train import script_called
+from fastdqn.cli.train import run_as_main, script_called
 from fastdqn.errors import UserError
 from fastdqn.options.fields import at_least
 
@@ -55,7 +55,7 @@ def sweep(options: Sweep, fixed: Sequence[str] = ()) -> int:
 
     Args:
         options: of the command line.
-        fixed: what follows -- in it.
+        fixed: what follows -- in it; --help among it prints the script's options, and nothing is run.
 
     Raises:
         UserError: a mistake in the options, or in those of a run; none has begun then.
@@ -69,6 +69,9 @@ def sweep(options: Sweep, fixed: Sequence[str] = ()) -> int:
         raise UserError(f"--cores {options.cores} is more than the {process.cores()} that there are.")
     path = Path(options.script)
     path = path.resolve() if path.suffix == ".py" and path.is_file() else script_called(options.script)
+    if {"-h", "--help"} & set(fixed):
+        run_as_main(path, ["--help"], f"fastdqn sweep {path.stem} ... --")
+        return 0
     from fastdqn.tools.sweep.control import run_sweep
     from fastdqn.tools.sweep.plan import axes_of, tasks_of
 

@@ -252,6 +252,15 @@ def test_a_sweep_is_refused_before_it_begins(tmp_path: Path) -> None:
     assert not (tmp_path / "sweep" / "plan.json").exists()  # the values that are meant may still be given
 
 
+def test_help_after_two_dashes_is_the_script_s(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "fastdqn", "sweep", "12", "--into", str(tmp_path / "new"), "--", "--help"]
+    said = subprocess.run(words, capture_output=True, text=True, env=with_root())
+    assert (said.returncode, said.stderr) == (0, "")
+    assert "usage: fastdqn sweep 12_atari_100k ... -- [OPTIONS]" in said.stdout
+    assert "--learning-rate" in said.stdout
+    assert not (tmp_path / "new").exists()
+
+
 def test_scripts_that_cannot_be_asked_are_not(tmp_path: Path) -> None:
     assert mistakes(Path(FAKE), [["--moon", "1"]]) == []
     (tmp_path / "broken.py").write_text("from fastdqn.cli.scripts import start\nraise ValueError\n")

@@ -35,8 +35,8 @@ def draw_report(report: Report, intervals: Mapping[str, Mapping[str, Interval]],
     from matplotlib.figure import Figure
 
     games = games_of(report)
-    figure: Any = Figure(figsize=(11.0, 5.4 + 0.25 * len(games)), layout="constrained")
-    above, below = figure.subfigures(2, 1, height_ratios=[4.6, 0.8 + 0.25 * len(games)])
+    figure: Any = Figure(figsize=(11.0, 5.7 + 0.25 * len(games)), layout="constrained")
+    above, below = figure.subfigures(2, 1, height_ratios=[4.6, 1.1 + 0.25 * len(games)])
     few = f"{len(games)} of 26 games" if games != atari_26() else "not all runs"
     whole = "Atari-100k" if not partial(report) else f"Atari-100k, PARTIAL: {few}"
     figure.suptitle(whole, fontsize=13, color="black" if not partial(report) else COLORS[1])
@@ -130,5 +130,5 @@ def _draw_games(panel: Any, report: Report, games: tuple[str, ...]) -> None:
         f"human-normalised score ({REFERENCES[0]} 0, {REFERENCES[1]} 1; logarithmic above 0.5); dot: a run", fontsize=9
     )
     panel.grid(axis="y", alpha=0.25)
-    panel.legend(fontsize=9, frameon=False, loc="lower right")
+    panel.legend(fontsize=9, frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4)
     panel.tick_params(labelsize=9)

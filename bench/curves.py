@@ -1,0 +1,199 @@
+"""Draws learning curves beside those that Dopamine published for the same agents.
+
+    fastdqn sweep 10 --games krull,freeway,road_runner --agents dopamine-dqn,dopamine-rainbow --seeds 1 \\
+        --into sweeps/curves -- --protocol machado --no-full-action-set --num-envs 8 --max-env-steps 750000
+    python bench/curves.py sweeps/curves/runs
+
+Scores are those of the training games, as Dopamine's are: each million of emulator frames has the mean of the games
+that ended in it. A run need not be over: the millions that it has finished count. Each run named becomes a line of
+curves.jsonl, in place of the one of the same game, agent and seed that stood there; curves.png shows all lines.
+Dopamine's numbers are in bench/dopamine.json. It plays one game at a time; how many a run played is in its line.
+"""
+
+import startup  # noqa: F401 - first: Ctrl-C during the imports below
+
+import dataclasses
+import json
+import statistics
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # where bench is, if this file is run
+
+from bench.programs import ROOT, exit_code
+from fastdqn.cli.folders import RUNS, RunFolders, runs_of
+from fastdqn.cli.parser import parsed
+from fastdqn.envs.games import title_of
+from fastdqn.errors import RunError, UserError
+from fastdqn.runs.folder import write_whole
+from fastdqn.tools.plot import COLORS, tidy
+from fastdqn.tools.reading import RunData
+
+MILLION = 250_000
+"""Env steps of a million frames."""
+AS_DOPAMINE = {
+    "game": {
+        "frame_skip": 4,
+        "noop_max": 0,
+        "episodic_life": False,
+        "clip_rewards": True,
+        "fire_reset": False,
+        "sticky_actions": 0.25,
+        "full_action_set": False,
+        "crop": False,
+    },
+    "dqn": {"batch_size": 8},
+    "vector": {"frame_size": 84},
+}
+"""What a run must not have been told otherwise to be comparable; the rest is the agent's. Batches are samples for each
+env step."""
+
+
+@dataclasses.dataclass(frozen=True)
+class CurveOptions:
+    runs: RunFolders = ()
+    """Folders of runs, or folders of such folders; none to draw the picture anew."""
+    out: Path = ROOT / "bench" / "results"
+    """Folder of curves.jsonl and curves.png."""
+
+
+class Published(NamedTuple):
+    """What Dopamine's agents had: by game and agent, a list for each million frames, with a score of each seed."""
+
+    curves: dict[str, dict[str, list[list[float]]]]
+
+    def of(self, game: str, agent: str) -> list[list[float]]:
+        return self.curves.get(game, {}).get(agent, [])
+
+
+def published() -> Published:
+    return Published(json.loads((ROOT / "bench" / "dopamine.json").read_text(encoding="utf-8"))["games"])
+
+
+def main(words: Sequence[str]) -> int:
+    def work() -> int:
+        options: Any = parsed(CurveOptions, words, None, __doc__ or "")
+        return draw(options)
+
+    return exit_code(work)
+
+
+def draw(options: CurveOptions) -> int:
+    lines = read_lines(options.out / "curves.jsonl")
+    for run in runs_of(options.runs, RUNS) if options.runs else []:
+        line = line_of(run)
+        lines[key_of(line)] = line
+    if not lines:
+        raise UserError("Name the folder of at least one run.")
+    in_order = [lines[key] for key in sorted(lines)]
+    text = "".join(f"{json.dumps(line)}\n" for line in in_order)
+    options.out.mkdir(parents=True, exist_ok=True)
+    write_whole(options.out / "curves.jsonl", lambda path: path.write_text(text, encoding="utf-8"))
+    draw_picture(in_order, options.out / "curves.png")
+    print(f"{len(in_order)} runs: {options.out / 'curves.jsonl'}, curves.png")
+    return 0
+
+
+def key_of(line: dict[str, Any]) -> tuple[str, str, int]:
+    return line["game"], line["agent"], line["seed"]
+
+
+def read_lines(path: Path) -> dict[tuple[str, str, int], dict[str, Any]]:
+    """Return the lines that were written before, none if there is no such file.
+
+    Raises:
+        UserError: the file is damaged.
+    """
+    if not path.exists():
+        return {}
+    try:
+        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        return {key_of(line): line for line in lines}
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path} is damaged; mend or remove it.") from error
+
+
+def line_of(run: RunData) -> dict[str, Any]:
+    """Return what a run comes to: the mean score and the number of the games that ended in each million frames.
+
+    Raises:
+        UserError: it is too short, or was not trained as Dopamine's agents were.
+    """
+    agent = str(run.config["dqn"].get("agent"))
+    if not published().of(run.game, agent):
+        known = ", ".join(title_of(game) for game in published().curves)
+        raise UserError(f"{run.folder}: there are no curves of {agent} on {title_of(run.game)}, only of {known}.")
+    for group, wanted in AS_DOPAMINE.items():
+        for name, value in wanted.items():
+            if (found := run.config.get(group, {}).get(name, value)) != value:
+                raise UserError(f"{run.folder} was not trained as Dopamine's agents: {name} is {found}, not {value}.")
+    last = max(run.summary.get("env_steps", 0), max(game["env_steps"] for game in run.episodes))
+    scores: list[list[float]] = [[] for _ in range(int(last // MILLION))]
+    for game in run.episodes:
+        number = (int(game["env_steps"]) - 1) // MILLION
+        if number < len(scores):
+            scores[number].append(float(game["score"]))
+    if not scores or not all(scores):
+        raise UserError(f"{run.folder} has not played a million frames to their end.")
+    stamp: dict[str, Any] = json.loads((run.folder / "environment.json").read_text(encoding="utf-8"))
+    return {
+        "game": run.game,
+        "agent": agent,
+        "seed": run.seed,
+        "means": [round(statistics.fmean(million), 2) for million in scores],
+        "ended": [len(million) for million in scores],
+        "minutes": round(float(run.episodes[-1]["elapsed"]) / 60, 1),
+        "num_envs": run.config["vector"]["num_envs"],
+        **{name: stamp[name] for name in ("cpu", "cores", "gpu", "threads", "packages", "commit", "time")},
+    }
+
+
+def draw_picture(lines: Sequence[dict[str, Any]], out: Path) -> None:
+    """Draw a panel for each game: a band for Dopamine's seeds and their mean, dots for runs.
+
+    Raises:
+        RunError: the picture cannot be written.
+    """
+    from matplotlib.figure import Figure
+
+    known = published()
+    games = list(dict.fromkeys(line["game"] for line in lines))
+    agents = sorted({line["agent"] for line in lines})
+    figure: Any = Figure(figsize=(3.6 * max(2, len(games)), 4.0), layout="constrained")
+    for panel, game in zip(figure.subplots(1, len(games), squeeze=False)[0], games, strict=True):
+        here = [line for line in lines if line["game"] == game]
+        longest = max(len(line["means"]) for line in here)
+        for color, agent in zip(COLORS, agents, strict=False):
+            theirs = known.of(game, agent)[:longest]
+            millions = range(1, len(theirs) + 1)
+            panel.fill_between(millions, list(map(min, theirs)), list(map(max, theirs)), color=color, alpha=0.2)
+            panel.plot(millions, list(map(statistics.fmean, theirs)), color=color, linewidth=1.0, linestyle="--")
+            for line in (line for line in here if line["agent"] == agent):
+                panel.plot(range(1, len(line["means"]) + 1), line["means"], "o-", color=color, markersize=5)
+        panel.set_title(title_of(game), fontsize=10)
+        panel.set_xlabel("million frames", fontsize=9)
+        tidy(panel)
+    figure.axes[0].set_ylabel("mean score of the games that ended", fontsize=9)
+    _legend(figure, dict(zip(agents, COLORS, strict=False)))
+    try:
+        figure.savefig(out, dpi=150)
+    except OSError as error:
+        raise RunError(f"The picture {out} cannot be written: {error.strerror or error}.") from error
+
+
+def _legend(figure: Any, colors: dict[str, str]) -> None:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    handles: list[Any] = []
+    words: list[str] = []
+    for agent, color in colors.items():
+        handles += [Line2D([], [], color=color, marker="o"), Patch(color=color, alpha=0.2)]
+        words += [f"{agent}, a run", "the same by Dopamine, 5 seeds, mean (dashed) and range"]
+    figure.legend(handles, words, loc="outside lower center", ncols=2, frameon=False, fontsize=9)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
