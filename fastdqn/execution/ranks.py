@@ -6,11 +6,13 @@ import contextlib
 import dataclasses
 import io
 import os
+import socket
 import threading
 import time
 import traceback
 import zlib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import timedelta
 from types import TracebackType
 from typing import Any
@@ -35,6 +37,8 @@ from fastdqn.terminal import say
 
 WAITING_SECONDS = 5.0
 """After which a rank that waits for others at the start says so."""
+LOOK_SECONDS = 0.1
+"""Between two looks whether rank 0, or all others, are there."""
 
 
 class Ranks(Exchanges):
@@ -66,11 +70,7 @@ class Ranks(Exchanges):
         waiting.daemon = True
         waiting.start()
         try:
-            store, *_ = next(iter(dist.rendezvous("env://", timeout=timedelta(seconds=self._start))))
-        except RuntimeError as error:
-            if self.first and "waiting for clients" in str(error):
-                raise RunError(f"Not all {self.world} ranks came within {self._start:g} seconds.") from error
-            raise RunError(f"Rank 0 cannot be reached at {address}: {first_line(error)}.") from error
+            store = self._meet_first(address, int(port))
         finally:
             waiting.cancel()
         self._presence = Presence(self.rank, self.world, address, store, quiet=EMBEDDED in os.environ)
@@ -171,6 +171,31 @@ class Ranks(Exchanges):
                 "the weights of rank 0, or the moments of its optimisers, although all step by the same gradients; the "
                 "run ends."
             )
+
+    def _meet_first(self, address: str, port: int) -> Any:
+        """Return the store that rank 0 keeps for all. Ctrl-C ends the process at once meanwhile.
+
+        Raises:
+            RunError: rank 0 is not there in time, or, for rank 0, not all others are.
+        """
+        end = time.monotonic() + self._start
+        while not self.first and (why := _unreachable(address, port)) is not None:
+            if time.monotonic() > end:
+                raise RunError(f"Rank 0 cannot be reached at {address}: {why}.")
+            time.sleep(LOOK_SECONDS)
+        # PyTorch waits for others without looking at signals, so it does so in a thread that gets none
+        meeting = ThreadPoolExecutor(1, "meeting")
+        with process.signals_blocked():
+            met = meeting.submit(lambda: next(iter(dist.rendezvous("env://", timeout=timedelta(seconds=self._start)))))
+        while not met.done():
+            wait([met], LOOK_SECONDS)
+        meeting.shutdown()
+        try:
+            return met.result()[0]
+        except RuntimeError as error:
+            if self.first and "waiting for clients" in str(error):
+                raise RunError(f"Not all {self.world} ranks came within {self._start:g} seconds.") from error
+            raise RunError(f"Rank 0 cannot be reached at {address}: {first_line(error)}.") from error
 
     def _say_waiting(self, first: str) -> None:
         """Say whom this rank waits for, unless rank 0 speaks for it."""
@@ -275,6 +300,15 @@ class Averaged:
             begin += one.numel()
         self._flat[group.name] = flat, views
         return flat, views
+
+
+def _unreachable(address: str, port: int) -> str | None:
+    """Return why nobody can be reached there, None if somebody can."""
+    try:
+        socket.create_connection((address, port), timeout=WAITING_SECONDS).close()
+    except (OSError, OverflowError, UnicodeError) as error:
+        return first_line(error)
+    return None
 
 
 def checksum(learner: Learner[Any]) -> int:

@@ -10,6 +10,7 @@ import contextlib
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -72,6 +73,40 @@ def test_ctrl_c(tmp_path: Path, script: str, words: tuple[str, ...], presses: in
     if presses == 1:
         assert summary(only_run(tmp_path))["reason"] == "interrupted"
         assert "not solved (interrupted) after" in out
+
+
+def _as_without_torchrun(rank: int, port: int) -> dict[str, str]:
+    """Return the environment of a rank that somebody has started by hand: rank 0 keeps the store itself."""
+    return {**environment(rank, port), "TORCHELASTIC_USE_AGENT_STORE": "False"}
+
+
+def test_ctrl_c_while_rank_0_waits_for_the_others(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with started("41_ppo_ranks", tmp_path, *PPO, env=_as_without_torchrun(0, port)) as run:
+        run.wait_until(lambda: socket.create_connection(("127.0.0.1", port), timeout=1.0).close() is None)
+        run.ctrl_c()
+        code, out, err = run.finish()
+    assert (code, out) == (130, "")
+    assert "Interrupted." in err
+    assert "frame #" not in err
+
+
+def test_ctrl_c_while_another_waits_for_rank_0(tmp_path: Path) -> None:
+    """Somebody answers at its port, but is no rank 0: PyTorch then waits for what it says."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        env = _as_without_torchrun(1, silent.getsockname()[1])
+        with started("41_ppo_ranks", tmp_path, *PPO, env=env) as run:
+            silent.settimeout(60.0)
+            look, _ = silent.accept()
+            pytorch, _ = silent.accept()
+            run.ctrl_c()
+            code, out, err = run.finish()
+            look.close()
+            pytorch.close()
+    assert (code, out) == (130, "")
+    assert "Interrupted." in err
+    assert "frame #" not in err
 
 
 @pytest.mark.parametrize(("script", "words"), [P41, OTHER, BY_GLOO])
