@@ -18,10 +18,11 @@ import statistics
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # where bench is, if this file is run
 
+from bench.dopamine import published
 from bench.programs import ROOT, exit_code
 from fastdqn.cli.folders import RUNS, RunFolders, runs_of
 from fastdqn.cli.parser import parsed
@@ -57,19 +58,6 @@ class CurveOptions:
     """Folders of runs, or folders of such folders; none to draw the picture anew."""
     out: Path = ROOT / "bench" / "results"
     """Folder of curves.jsonl and curves.png."""
-
-
-class Published(NamedTuple):
-    """What Dopamine's agents had: by game and agent, a list for each million frames, with a score of each seed."""
-
-    curves: dict[str, dict[str, list[list[float]]]]
-
-    def of(self, game: str, agent: str) -> list[list[float]]:
-        return self.curves.get(game, {}).get(agent, [])
-
-
-def published() -> Published:
-    return Published(json.loads((ROOT / "bench" / "dopamine.json").read_text(encoding="utf-8"))["games"])
 
 
 def main(words: Sequence[str]) -> int:
@@ -122,8 +110,8 @@ def line_of(run: RunData) -> dict[str, Any]:
         UserError: it is too short, or was not trained as Dopamine's agents were.
     """
     agent = str(run.config["dqn"].get("agent"))
-    if not published().of(run.game, agent):
-        known = ", ".join(title_of(game) for game in published().curves)
+    if agent not in published().get(run.game, {}):
+        known = ", ".join(title_of(game) for game in published())
         raise UserError(f"{run.folder}: there are no curves of {agent} on {title_of(run.game)}, only of {known}.")
     for group, wanted in AS_DOPAMINE.items():
         for name, value in wanted.items():
@@ -166,7 +154,7 @@ def draw_picture(lines: Sequence[dict[str, Any]], out: Path) -> None:
         here = [line for line in lines if line["game"] == game]
         longest = max(len(line["means"]) for line in here)
         for color, agent in zip(COLORS, agents, strict=False):
-            theirs = known.of(game, agent)[:longest]
+            theirs = known[game].get(agent, [])[:longest]
             millions = range(1, len(theirs) + 1)
             panel.fill_between(millions, list(map(min, theirs)), list(map(max, theirs)), color=color, alpha=0.2)
             panel.plot(millions, list(map(statistics.fmean, theirs)), color=color, linewidth=1.0, linestyle="--")

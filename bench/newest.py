@@ -21,6 +21,7 @@ class Sources(NamedTuple):
     variants: str  # a folder with a run's folder for each of VARIANTS
     actor_critics: str  # of bench/fps.py --only "20, 21 --players 1, ..."
     trainer_thread: str  # of bench/trainer_thread.py
+    curves: str  # of bench/curves.py, without the ending; its picture stands beside it
 
 
 NEWEST = Sources(
@@ -48,4 +49,5 @@ NEWEST = Sources(
     variants="variants-pong-4samples",
     actor_critics="20261123-194413-fps-cpu",
     trainer_thread="20261124-012834-trainer-thread",
+    curves="curves",
 )

@@ -20,6 +20,7 @@ import tyro
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # where bench is, if this file is run
 
+from bench.dopamine import published
 from bench.newest import NEWEST, Sources
 from bench.pages import DataError, Page, grid, machine, processor, software, spread
 from bench.records import means, run_of, runs_of
@@ -236,6 +237,24 @@ def variants(page: Page, sources: Sources) -> str:
     return grid(heads, rows, f"Measured on {where}, one run a variant; {software(stamps)}; each name links its data.")
 
 
+def curves(page: Page, sources: Sources) -> str:
+    lines = page.read(f"{sources.curves}.jsonl")
+    millions = range(min(3, max(len(line["means"]) for line in lines)))
+    rows: list[list[str]] = []
+    for line in lines:
+        theirs = published()[line["game"]][line["agent"]]
+        told = [f"{line['game'].replace('_', ' ').title()}", f"`{line['agent']}`", str(line["seed"])]
+        for million in millions:
+            own = f"{line['means'][million]:,.1f}" if million < len(line["means"]) else "-"
+            middle, low, high = (f"{of(theirs[million]):,.1f}" for of in (statistics.fmean, min, max))
+            told.append(f"{own} / {middle} ({low}-{high})")
+        rows.append([*told, f"{line['minutes']:.0f}"])
+    heads = ["game", "agent", "seed", *(f"{million + 1} million frames" for million in millions), "minutes"]
+    where = " / ".join(sorted({machine(line) for line in lines}))
+    note = f"Here / Dopamine's mean (range) of five seeds. {where}, {software(lines)}; "
+    return grid(heads, rows, f"{note}{page.data('data', f'{sources.curves}.jsonl')}.")
+
+
 MAKERS = (
     ladder,
     ladder_short,
@@ -250,6 +269,7 @@ MAKERS = (
     pong_runs_older_code,
     pong_runs_before,
     variants,
+    curves,
 )
 TABLES = {make.__name__.replace("_", "-"): make for make in MAKERS}
 BEGIN = "<!-- table: "

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from bench import curves
+from bench.dopamine import published
 from tests.helpers.trained import TrainedRuns
 
 SETTINGS = {"noop_max": 0, "episodic_life": False, "fire_reset": False, "sticky_actions": 0.25, "max_frames": 108000}
@@ -91,7 +92,7 @@ def test_dopamine_s_numbers_at_ten_million_frames() -> None:
     """As its five seeds have them on average."""
     at_ten = {
         (game, agent): round(statistics.fmean(of[9]), 1)
-        for game, agents in curves.published().curves.items()
+        for game, agents in published().items()
         for agent, of in agents.items()
     }
     assert at_ten == {
@@ -108,4 +109,4 @@ def test_dopamine_s_numbers_at_ten_million_frames() -> None:
 
 
 def _all_curves() -> list[list[list[float]]]:
-    return [of for agents in curves.published().curves.values() for of in agents.values()]
+    return [of for agents in published().values() for of in agents.values()]
