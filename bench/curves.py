@@ -24,7 +24,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))  # where bench is, if 
 
 from bench.dopamine import published
 from bench.programs import ROOT, exit_code
-from fastdqn.cli.folders import RUNS, RunFolders, runs_of
+from fastdqn.cli.folders import RUNS, RunFolders, leave_out, runs_of
 from fastdqn.cli.parser import parsed
 from fastdqn.envs.games import title_of
 from fastdqn.errors import RunError, UserError
@@ -70,11 +70,20 @@ def main(words: Sequence[str]) -> int:
 
 def draw(options: CurveOptions) -> int:
     lines = read_lines(options.out / "curves.jsonl")
-    for run in runs_of(options.runs, RUNS) if options.runs else []:
-        line = line_of(run)
-        lines[key_of(line)] = line
-    if not lines:
+    runs = runs_of(options.runs, RUNS) if options.runs else []
+    why: list[UserError] = []
+    for run in runs:
+        try:
+            line = line_of(run)
+            lines[key_of(line)] = line
+        except UserError as error:
+            why.append(error)
+    if not lines and not runs:
         raise UserError("Name the folder of at least one run.")
+    if why and len(why) == len(runs):
+        raise why[0]
+    for error in why:
+        leave_out(error)
     in_order = [lines[key] for key in sorted(lines)]
     text = "".join(f"{json.dumps(line)}\n" for line in in_order)
     options.out.mkdir(parents=True, exist_ok=True)
@@ -119,10 +128,12 @@ def line_of(run: RunData) -> dict[str, Any]:
                 raise UserError(f"{run.folder} was not trained as Dopamine's agents: {name} is {found}, not {value}.")
     last = max(run.summary.get("env_steps", 0), max(game["env_steps"] for game in run.episodes))
     scores: list[list[float]] = [[] for _ in range(int(last // MILLION))]
+    elapsed = 0.0
     for game in run.episodes:
         number = (int(game["env_steps"]) - 1) // MILLION
         if number < len(scores):
             scores[number].append(float(game["score"]))
+            elapsed = float(game["elapsed"])
     if not scores or not all(scores):
         raise UserError(f"{run.folder} has not played a million frames to their end.")
     stamp: dict[str, Any] = json.loads((run.folder / "environment.json").read_text(encoding="utf-8"))
@@ -132,7 +143,7 @@ def line_of(run: RunData) -> dict[str, Any]:
         "seed": run.seed,
         "means": [round(statistics.fmean(million), 2) for million in scores],
         "ended": [len(million) for million in scores],
-        "minutes": round(float(run.episodes[-1]["elapsed"]) / 60, 1),
+        "minutes": round(elapsed / 60, 1),
         "num_envs": run.config["vector"]["num_envs"],
         **{name: stamp[name] for name in ("cpu", "cores", "gpu", "threads", "packages", "commit", "time")},
     }

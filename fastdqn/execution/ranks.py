@@ -12,7 +12,7 @@ import time
 import traceback
 import zlib
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from types import TracebackType
 from typing import Any
@@ -38,7 +38,7 @@ from fastdqn.terminal import say
 WAITING_SECONDS = 5.0
 """After which a rank that waits for others at the start says so."""
 LOOK_SECONDS = 0.1
-"""Between two looks whether rank 0, or all others, are there."""
+"""Between two looks whether rank 0 is there."""
 
 
 class Ranks(Exchanges):
@@ -187,9 +187,7 @@ class Ranks(Exchanges):
         meeting = ThreadPoolExecutor(1, "meeting")
         with process.signals_blocked():
             met = meeting.submit(lambda: next(iter(dist.rendezvous("env://", timeout=timedelta(seconds=self._start)))))
-        while not met.done():
-            wait([met], LOOK_SECONDS)
-        meeting.shutdown()
+        meeting.shutdown(wait=False)
         try:
             return met.result()[0]
         except RuntimeError as error:
@@ -307,7 +305,7 @@ def _unreachable(address: str, port: int) -> str | None:
     try:
         socket.create_connection((address, port), timeout=WAITING_SECONDS).close()
     except (OSError, OverflowError, UnicodeError) as error:
-        return first_line(error)
+        return getattr(error, "strerror", None) or first_line(error)
     return None
 
 
