@@ -32,6 +32,8 @@ from fastdqn.runs.folder import write_whole
 from fastdqn.tools.plot import COLORS, tidy
 from fastdqn.tools.reading import RunData
 
+SHOWN = 3
+"""Millions of Dopamine's that are drawn at least."""
 MILLION = 250_000
 """Env steps of a million frames."""
 AS_DOPAMINE = {
@@ -160,10 +162,10 @@ def draw_picture(lines: Sequence[dict[str, Any]], out: Path) -> None:
     known = published()
     games = list(dict.fromkeys(line["game"] for line in lines))
     agents = sorted({line["agent"] for line in lines})
-    figure: Any = Figure(figsize=(3.6 * max(2, len(games)), 4.0), layout="constrained")
+    figure: Any = Figure(figsize=(3.6 * max(2, len(games)), 4.2), layout="constrained")
     for panel, game in zip(figure.subplots(1, len(games), squeeze=False)[0], games, strict=True):
         here = [line for line in lines if line["game"] == game]
-        longest = max(len(line["means"]) for line in here)
+        longest = max(SHOWN, *(len(line["means"]) for line in here))
         for color, agent in zip(COLORS, agents, strict=False):
             theirs = known[game].get(agent, [])[:longest]
             millions = range(1, len(theirs) + 1)
@@ -174,6 +176,8 @@ def draw_picture(lines: Sequence[dict[str, Any]], out: Path) -> None:
         panel.set_title(title_of(game), fontsize=10)
         panel.set_xlabel("million frames", fontsize=9)
         tidy(panel)
+        panel.set_xlim(left=0.5)
+        panel.xaxis.get_major_locator().set_params(integer=True)
     figure.axes[0].set_ylabel("mean score of the games that ended", fontsize=9)
     _legend(figure, dict(zip(agents, COLORS, strict=False)))
     try:
@@ -190,7 +194,7 @@ def _legend(figure: Any, colors: dict[str, str]) -> None:
     words: list[str] = []
     for agent, color in colors.items():
         handles += [Line2D([], [], color=color, marker="o"), Patch(color=color, alpha=0.2)]
-        words += [f"{agent}, a run", "the same by Dopamine, 5 seeds, mean (dashed) and range"]
+        words += [f"{agent}, a run", "Dopamine's own: mean and range of 5 runs"]
     figure.legend(handles, words, loc="outside lower center", ncols=2, frameon=False, fontsize=9)
 
 
