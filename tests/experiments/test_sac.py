@@ -55,6 +55,15 @@ def test_it_resumes_bit_for_bit(tmp_path: Path, script: str, words: tuple[str, .
     assert parts[0]["learner"]["log_temperature"] == parts[1]["learner"]["log_temperature"]
 
 
+def test_weights_that_are_no_numbers_end_the_run(tmp_path: Path) -> None:
+    """Their actions are none either, nor is what Pendulum pays for them: the agent is to blame, not the game."""
+    words = (*FEW, "--learning-rate", "1e30", "--max-env-steps", "400", "--runs-dir", str(tmp_path))
+    said = script_says(SCRIPT, *words)
+    assert said.returncode == 1
+    assert " became inf at env step " in said.stderr or "A weight is no longer a finite number" in said.stderr
+    assert said.stderr.endswith("a lower --learning-rate usually helps.\n")
+
+
 def test_it_repeats_and_another_seed_is_another_run(tmp_path: Path) -> None:
     words = (*FEW, "--max-env-steps", "120")
     first = learnt(train(SCRIPT, tmp_path / "a", *words))
