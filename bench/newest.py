@@ -21,7 +21,7 @@ class Sources(NamedTuple):
     variants: str  # a folder with a run's folder for each of VARIANTS
     actor_critics: str  # of bench/fps.py --only "20, 21 --players 1, ..."
     trainer_thread: str  # of bench/trainer_thread.py
-    curves: str  # of bench/curves.py, without the ending; its picture stands beside it
+    curves: str  # of bench/beside_dopamine.py, without the ending; its picture stands beside it
 
 
 NEWEST = Sources(

@@ -24,6 +24,7 @@ from bench.dopamine import published
 from bench.newest import NEWEST, Sources
 from bench.pages import DataError, Page, grid, machine, processor, software, spread
 from bench.records import means, run_of, runs_of
+from fastdqn.envs.games import title_of
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -243,7 +244,7 @@ def curves(page: Page, sources: Sources) -> str:
     rows: list[list[str]] = []
     for line in lines:
         theirs = published()[line["game"]][line["agent"]]
-        told = [f"{line['game'].replace('_', ' ').title()}", f"`{line['agent']}`", str(line["seed"])]
+        told = [title_of(line["game"]), f"`{line['agent']}`", str(line["seed"])]
         for million in millions:
             own = f"{line['means'][million]:,.1f}" if million < len(line["means"]) else "-"
             middle, low, high = (f"{of(theirs[million]):,.1f}" for of in (statistics.fmean, min, max))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import tyro
 
@@ -14,6 +14,8 @@ from fastdqn.terminal import complain
 if TYPE_CHECKING:
     from fastdqn.tools.reading import RunData
 
+AnyT = TypeVar("AnyT")
+OtherT = TypeVar("OtherT")
 RunFolder = Annotated[Path, tyro.conf.Positional]
 RunFolders = Annotated[tuple[Path, ...], tyro.conf.Positional]
 RUNS = Path("runs")
@@ -72,14 +74,27 @@ def runs_of(runs: Sequence[Path], runs_dir: Path, games: bool = True) -> list[Ru
     """
     from fastdqn.tools.reading import read_run
 
-    found: list[RunData] = []
+    def read(folder: Path) -> RunData:
+        run = read_run(folder)
+        if games and not run.episodes:
+            raise UserError(f"No game has finished in {folder}.")
+        return run
+
+    return of_those_that_can(read, folders_of(runs, runs_dir))
+
+
+def of_those_that_can(work: Callable[[AnyT], OtherT], ones: Sequence[AnyT]) -> list[OtherT]:
+    """Return what `work` returns for each of `ones`, at least one; those that it raises UserError for are named on
+    stderr and left out.
+
+    Raises:
+        UserError: as for the first, where nothing is left.
+    """
+    found: list[OtherT] = []
     why: list[UserError] = []
-    for folder in folders_of(runs, runs_dir):
+    for one in ones:
         try:
-            run = read_run(folder)
-            if games and not run.episodes:
-                raise UserError(f"No game has finished in {folder}.")
-            found.append(run)
+            found.append(work(one))
         except UserError as error:
             why.append(error)
     if not found:

@@ -2,7 +2,7 @@
 
     fastdqn sweep 10 --games krull,freeway,road_runner --agents dopamine-dqn,dopamine-rainbow --seeds 1 \\
         --into sweeps/curves -- --protocol machado --no-full-action-set --num-envs 8 --max-env-steps 750000
-    python bench/curves.py sweeps/curves/runs
+    python bench/beside_dopamine.py sweeps/curves/runs
 
 Scores are those of the training games, as Dopamine's are: each million of emulator frames has the mean of the games
 that ended in it. A run need not be over: the millions that it has finished count. Each run named becomes a line of
@@ -24,13 +24,13 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))  # where bench is, if 
 
 from bench.dopamine import published
 from bench.programs import ROOT, exit_code
-from fastdqn.cli.folders import RUNS, RunFolders, leave_out, runs_of
+from fastdqn.cli.folders import RUNS, RunFolders, of_those_that_can, runs_of
 from fastdqn.cli.parser import parsed
 from fastdqn.envs.games import title_of
 from fastdqn.errors import RunError, UserError
 from fastdqn.runs.folder import write_whole
 from fastdqn.tools.plot import COLORS, tidy
-from fastdqn.tools.reading import RunData
+from fastdqn.tools.reading import RunData, whole_lines
 
 SHOWN = 3
 """Millions of Dopamine's that are drawn at least."""
@@ -72,20 +72,10 @@ def main(words: Sequence[str]) -> int:
 
 def draw(options: CurveOptions) -> int:
     lines = read_lines(options.out / "curves.jsonl")
-    runs = runs_of(options.runs, RUNS) if options.runs else []
-    why: list[UserError] = []
-    for run in runs:
-        try:
-            line = line_of(run)
-            lines[key_of(line)] = line
-        except UserError as error:
-            why.append(error)
-    if not lines and not runs:
+    if options.runs:
+        lines |= {key_of(line): line for line in of_those_that_can(line_of, runs_of(options.runs, RUNS))}
+    if not lines:
         raise UserError("Name the folder of at least one run.")
-    if why and len(why) == len(runs):
-        raise why[0]
-    for error in why:
-        leave_out(error)
     in_order = [lines[key] for key in sorted(lines)]
     text = "".join(f"{json.dumps(line)}\n" for line in in_order)
     options.out.mkdir(parents=True, exist_ok=True)
@@ -108,8 +98,7 @@ def read_lines(path: Path) -> dict[tuple[str, str, int], dict[str, Any]]:
     if not path.exists():
         return {}
     try:
-        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        return {key_of(line): line for line in lines}
+        return {key_of(line): line for line in whole_lines(path.read_text(encoding="utf-8"))}
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path} is damaged; mend or remove it.") from error
 

@@ -1,4 +1,4 @@
-"""bench/curves.py: means by hand, Dopamine's numbers, runs that cannot be compared."""
+"""bench/beside_dopamine.py: means by hand, Dopamine's numbers, runs that cannot be compared."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bench import curves
+from bench import beside_dopamine
 from bench.dopamine import published
 from tests.helpers.trained import TrainedRuns
 
@@ -42,7 +42,7 @@ def write_games(folder: Path, games: tuple[tuple[float, int], ...]) -> None:
 def test_means_of_millions_that_are_over(runs: TrainedRuns, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Also of a run that is not; the same seed takes the place of what it had, another one a line of its own."""
     folder, out = krull(runs, tmp_path / "run"), tmp_path / "out"
-    assert curves.main([str(folder), "--out", str(out)]) == 0
+    assert beside_dopamine.main([str(folder), "--out", str(out)]) == 0
     (line,) = map(json.loads, (out / "curves.jsonl").read_text(encoding="utf-8").splitlines())
     assert (line["game"], line["agent"], line["seed"]) == ("krull", "dopamine-dqn", 0)
     assert (line["means"], line["ended"]) == ([200.0, 60.0], [2, 2])
@@ -54,7 +54,7 @@ def test_means_of_millions_that_are_over(runs: TrainedRuns, tmp_path: Path, caps
     config = json.loads((other / "config.json").read_text(encoding="utf-8"))
     config["run"]["seed"] = 1
     (other / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    assert curves.main([str(tmp_path), "--out", str(out)]) == 0
+    assert beside_dopamine.main([str(tmp_path), "--out", str(out)]) == 0
     assert "left out: " in capsys.readouterr().err
     lines = [json.loads(line) for line in (out / "curves.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [(line["seed"], len(line["means"])) for line in lines] == [(0, 3), (1, 2)]
@@ -72,7 +72,7 @@ def test_other_runs_are_one_sentence(
     runs: TrainedRuns, tmp_path: Path, capsys: pytest.CaptureFixture[str], change: dict[str, Any], said: str
 ) -> None:
     folder = krull(runs, tmp_path / "run", **change)
-    assert curves.main([str(folder), "--out", str(tmp_path / "out")]) == 2
+    assert beside_dopamine.main([str(folder), "--out", str(tmp_path / "out")]) == 2
     assert said in capsys.readouterr().err
 
 
@@ -81,12 +81,12 @@ def test_a_run_without_a_million_frames_and_damaged_lines_are_one_sentence(
 ) -> None:
     folder = krull(runs, tmp_path / "run")
     write_games(folder, ((1.0, 249_999),))
-    assert curves.main([str(folder), "--out", str(tmp_path)]) == 2
+    assert beside_dopamine.main([str(folder), "--out", str(tmp_path)]) == 2
     assert "has not played a million frames to their end" in capsys.readouterr().err
     (tmp_path / "curves.jsonl").write_text("{}\n", encoding="utf-8")
-    assert curves.main([str(folder), "--out", str(tmp_path)]) == 2
+    assert beside_dopamine.main([str(folder), "--out", str(tmp_path)]) == 2
     assert "curves.jsonl is damaged" in capsys.readouterr().err
-    assert curves.main(["--out", str(tmp_path / "nothing")]) == 2
+    assert beside_dopamine.main(["--out", str(tmp_path / "nothing")]) == 2
     assert "Name the folder of at least one run" in capsys.readouterr().err
 
 
