@@ -108,6 +108,7 @@ def train(options: Options) -> Run:
     if graphs_on(device):
         update = Graphed(eager, replay.generator, learner.noise)
         greedy = [GraphedActions(partial(act, number), learner.noise) for number in range(len(shown))]
+        policy.always = True  # what a step shows is put in place by the graph that acts on it
 
     with (
         background_on(device) as background,
@@ -130,13 +131,14 @@ def train(options: Options) -> Run:
             before, epsilon = epsilon, epsilons(games.num_envs if games.sent(0) else 0)
             came: list[Came] = []
             for number, part in enumerate(games.parts):  # while it is this group's turn, the others play
+                drawn = policy.draw(epsilon[part])
                 if games.sent(number):  # not in the first round
                     with run.timed("emulator"):
                         came.append(games.recv_from(number))
                     with run.timed("replay"):
                         recorder.show(number, came[-1])
                 with run.timed("acting"):
-                    actions = policy.act_for(epsilon[part], greedy[number])
+                    actions = policy.chosen(drawn, greedy[number])
                 games.send_to(number, actions)
 
             if came:  # all that follows is done while the games play again

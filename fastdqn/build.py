@@ -27,6 +27,8 @@ from fastdqn.envs.many import build_games, num_envs_of
 from fastdqn.envs.vector import VectorEnv, check_num_envs
 from fastdqn.errors import UserError
 from fastdqn.execution.devices import describe_device, prepare_device
+from fastdqn.execution.first_calls import first_calls
+from fastdqn.execution.graphs import Graphed
 from fastdqn.execution.player import PlayerPlan, PlayerWeights
 from fastdqn.execution.ranks import ALONE, Ranks
 from fastdqn.execution.wire import window_for
@@ -153,7 +155,11 @@ def games_on_device(
     device, seeds, vector = ranks.place(run, vector)
     returns = None if returns is None or returns.trace_decay is None else returns
     check_games(num_envs_of(vector), run, dqn, pace, returns)  # before memory is taken for them
-    envs, note = build_games(game, vector, seeds.env, groups=None if turns is None else turns.game_groups)
+    wait = first_calls(device)
+    try:
+        envs, note = build_games(game, vector, seeds.env, groups=None if turns is None else turns.game_groups)
+    finally:
+        wait()
     form = PLAIN if update is None else fastest_form(update.precision, device)
     learner = build_learner(
         *(seeds, dqn, envs.obs_shape, envs.num_actions, device, form, update, agent, parts),
@@ -161,6 +167,9 @@ def games_on_device(
         descent=ranks.descent,
     )
     replay = build_device_replay(seeds, dqn, envs, device, parts, returns, channels_last=update is not None)
+    if form.capturable:
+        frames = replay.frames if isinstance(replay, PrioritizedReplay) else replay
+        frames.land = Graphed(frames.land)
     policy = build_policy(lambda: actions_for(learner.act, replay.stacks()), envs, seeds)
     policy.always = returns is not None
     reported = agent or AgentOptions()
@@ -339,13 +348,20 @@ def schedule_of(
     """Return what sets, at an env step, all that changes with env steps: the step size, and beta with priorities."""
     final = None if update is None else update.final_learning_rate
     over = 1 if update is None else update.learning_rate_decay
+    written: dict[str, float] = {}  # writing to a device costs a part of a step, even what is there already
+
+    def write(name: str, value: float, to: Callable[[float], None]) -> None:
+        if written.get(name) != value:
+            to(value)
+            written[name] = value
 
     def schedule(env_steps: int) -> None:
         if final is not None:
-            learner.set_learning_rate(linear(env_steps, dqn.learning_rate, final, over))
+            write("step size", linear(env_steps, dqn.learning_rate, final, over), learner.set_learning_rate)
         if parts is not None and isinstance(replay, PrioritizedReplay):
             first, last, rising = parts.importance_exponent, parts.importance_final, parts.importance_decay
-            replay.set_beta(first if rising is None else linear(env_steps, first, last, rising))
+            beta = first if rising is None else linear(env_steps, first, last, rising)
+            write("beta", beta, replay.set_beta)
 
     return schedule
 

@@ -118,6 +118,10 @@ def epsilon_at(env_step: int, dqn: DQNOptions) -> float:
     return linear_epsilon(env_step, dqn.epsilon_start, dqn.epsilon_final, dqn.epsilon_decay, dqn.epsilon_delay)
 
 
+Exploring = tuple[NDArray[np.bool_], NDArray[np.int64]]
+"""Which of N games explore, and with which actions they do."""
+
+
 class VectorEpsilonGreedy(_Exploring):
     """Epsilon-greedy actions for N games at once; one evaluation of the network serves them all.
 
@@ -140,8 +144,15 @@ class VectorEpsilonGreedy(_Exploring):
 
     def act_for(self, epsilon: NDArray[np.float64], greedy: Callable[[], NDArray[np.int64]]) -> NDArray[np.int64]:
         """Return the actions of some of the games, for their probabilities to explore, and by their own `greedy`."""
-        explore = self._rng.random(len(epsilon)) < epsilon
-        actions = self._rng.integers(self._num_actions, size=len(epsilon))
+        return self.chosen(self.draw(epsilon), greedy)
+
+    def draw(self, epsilon: NDArray[np.float64]) -> Exploring:
+        """Draw what `chosen` needs to know of chance, for the probabilities of some games to explore."""
+        return self._rng.random(len(epsilon)) < epsilon, self._rng.integers(self._num_actions, size=len(epsilon))
+
+    def chosen(self, drawn: Exploring, greedy: Callable[[], NDArray[np.int64]]) -> NDArray[np.int64]:
+        """Return the actions of some of the games as `act_for` does, for what was drawn before."""
+        explore, actions = drawn
         if explore.all() and not self.always:
             return actions
         return np.where(explore, actions, greedy())

@@ -73,16 +73,20 @@ class GraphedActions:
     """
 
     def __init__(self, act: Callable[[], Tensor], *generators: torch.Generator) -> None:
-        self._choose = Graphed(act, *generators)
+        self._act = act
+        self._choose = Graphed(self._fetched, *generators)
         self._pinned = torch.empty(0)
         self._copied = torch.cuda.Event()
 
-    def __call__(self) -> NDArray[np.int64]:
-        """Return the actions (N,); the array is overwritten by the next call."""
-        actions = self._choose()
-        if self._pinned.shape != actions.shape:
+    def _fetched(self) -> None:
+        actions = self._act()
+        if self._pinned.shape != actions.shape:  # in the first call, which is none of a graph
             self._pinned = torch.empty(actions.shape, dtype=torch.int64, pin_memory=True)
         self._pinned.copy_(actions, non_blocking=True)
+
+    def __call__(self) -> NDArray[np.int64]:
+        """Return the actions (N,); the array is overwritten by the next call."""
+        self._choose()
         self._copied.record()
         self._copied.synchronize()
         return self._pinned.numpy()

@@ -40,6 +40,8 @@ NATURE = Size("Nature", ((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512, 36)
 """Nature DQN's network (Mnih et al. 2015, Methods, "Model architecture")."""
 NARROW = Size("narrow", ((16, 8, 4), (32, 4, 2), (32, 3, 1)), 256, 36)
 """Nature's with half as many filters and hidden units: a third of its arithmetic."""
+WIDE = Size("wide", ((64, 8, 4), (128, 4, 2), (128, 3, 1)), 1024, 36)
+"""Nature's with twice as many filters and hidden units: a bit more than three times its arithmetic."""
 DATA_EFFICIENT = Size("DER", ((32, 5, 5), (64, 5, 5)), 256, 36)
 """Data-efficient Rainbow's (van Hasselt et al. 2019, appendix), a sixth of Nature's arithmetic."""
 DOPAMINE = Size("Dopamine", NATURE.convs, 512, 36, padded=True, shared=True)
@@ -47,7 +49,7 @@ DOPAMINE = Size("Dopamine", NATURE.convs, 512, 36, padded=True, shared=True)
 TILES = Size("tiles", ((32, 4, 4), (64, 3, 3)), 256, 36, shared=True)
 """Convolutions that read every pixel once, as DER's, but all of 84x84 and with 49 places left; a sixth of Dopamine's
 arithmetic, in products of large matrices."""
-SIZES = {size.name.lower(): size for size in (NATURE, NARROW, DATA_EFFICIENT, DOPAMINE, TILES)}
+SIZES = {size.name.lower(): size for size in (NATURE, NARROW, WIDE, DATA_EFFICIENT, DOPAMINE, TILES)}
 
 
 def _padding(side: int, kernel: int, stride: int) -> tuple[int, int]:

@@ -8,7 +8,7 @@ from typing import Literal
 from fastdqn.errors import UserError
 from fastdqn.options.fields import MOST_THREADS, above_zero, at_least, beside, between
 
-NetworkName = Literal["nature", "narrow", "der", "dopamine", "tiles"]
+NetworkName = Literal["nature", "narrow", "wide", "der", "dopamine", "tiles"]
 AgentName = Literal[
     "post2017",
     "nature",
@@ -189,9 +189,10 @@ class AgentOptions:
     """The agent beside Rainbow's parts: its network, its target network, and reports on what is inside."""
 
     network: NetworkName = "nature"
-    """Nature DQN's network; one half as wide throughout, with a third of its arithmetic; that of Data-efficient
-    Rainbow, with a sixth (van Hasselt et al. 2019); Dopamine's, whose convolutions are padded and whose dueling
-    streams share their hidden layer (Agarwal et al. 2021); or tiles, two convolutions that read every pixel once."""
+    """Nature DQN's network; one half as wide throughout, with a third of its arithmetic; one twice as wide; that of
+    Data-efficient Rainbow, with a sixth (van Hasselt et al. 2019); Dopamine's, whose convolutions are padded and whose
+    dueling streams share their hidden layer (Agarwal et al. 2021); or tiles, two convolutions that read every pixel
+    once."""
     target_average: float | None = None
     """Move the target network by this share towards the online one at each update, instead of copying it every
     --target-sync env steps (Lillicrap et al. 2016; Schwarzer et al. 2023 take 0.005). With --trace-decay and --act-with

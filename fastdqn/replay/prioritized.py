@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fastdqn.replay.arrivals import come_apart
 from fastdqn.replay.priorities import Priorities
 from fastdqn.replay.ring import FrameReplay
 from fastdqn.types import Batch, Frame, VectorStep
@@ -39,6 +40,7 @@ class PrioritizedReplay:
         self._beta = torch.zeros((), device=frames.device)
         self._one = torch.ones((), device=frames.device)
         self._zeros = torch.zeros(frames.num_envs, device=frames.device)
+        frames.afterwards = self._forget_gone if come_apart(frames.device) else None
         self._filled = frames.starts()[1] + 1  # rows whose transitions have had their first priorities
 
     def __len__(self) -> int:
@@ -66,7 +68,7 @@ class PrioritizedReplay:
         """Store a step of the games; the transitions that are complete now get their first priorities."""
         self.frames.add(actions, step)
         gone, complete = self.frames.starts()
-        if gone >= 0:
+        if gone >= 0 and self.frames.afterwards is None:
             self.priorities.fill(self.frames.begin_of(gone), self._zeros)
         for begin, real in self.frames.spans(self._filled, complete + 1):
             errors = self.frames.errors(begin, begin + len(real))
@@ -135,6 +137,10 @@ class PrioritizedReplay:
         if batch.slot is None:
             raise ValueError("the batch does not say where its transitions are kept: it was drawn from another replay")
         self.priorities.put(batch.slot, self._priority(priority.to(self.device)))
+
+    def _forget_gone(self) -> None:
+        """Let nothing be drawn any more that the last step put out of reach."""
+        self.priorities.put(self.frames.gone(), self._zeros)
 
     def renew(self) -> None:
         """Let the priorities of all that can be drawn follow from the errors of now, if the frames know them."""

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fastdqn.errors import UserError
+from fastdqn.replay.arrivals import Arrivals, come_apart
 from fastdqn.replay.interleaved import interleaved
 from fastdqn.replay.memory import empty_frames, replay_device
 from fastdqn.replay.saving import RowSaver
@@ -106,12 +107,11 @@ class FrameReplay:
         self._back = torch.arange(stack - 1, -1, -1, device=device)  # 3, 2, 1, 0
         self.windows = Windows(n_step, gamma, device)
         self._order = torch.arange(CANDIDATES, 0, -1, device=device).unsqueeze(1)
-        pin = device.type == "cuda"
-        self._staged_frames = [torch.empty(num_envs, *frame_shape, dtype=torch.uint8, pin_memory=pin) for _ in range(2)]
-        self._staged_bytes = [torch.empty(5, num_envs, dtype=torch.uint8, pin_memory=pin) for _ in range(2)]
-        self._staged_reward = [torch.empty(num_envs, dtype=torch.float32, pin_memory=pin) for _ in range(2)]
-        self._copied = [torch.cuda.Event() for _ in range(2)] if pin else []
-        self._turn = 0
+        self._arrivals = Arrivals(num_envs, frame_shape, device) if come_apart(device) else None
+        self.land: Callable[[], None] = self._land
+        """Puts what is staged in place on a device; may be replaced by a CUDA graph of it."""
+        self.afterwards: Callable[[], None] | None = None
+        """What else changes there with each step, a part of `land`."""
         self._saving = RowSaver(rows, num_envs)
 
     def __len__(self) -> int:
@@ -120,53 +120,53 @@ class FrameReplay:
 
     def reset(self, frames: Frame) -> None:
         """Begin with the games' first frames, (N, H, W) uint8."""
-        if self._copied:
-            self._copied[0].synchronize()
         self._host_head = 0
-        self._head.zero_()
-        self._host_age[:] = 0
-        self._age[: self.num_envs] = 0
-        self._put_frames(frames, 0)
-        if self._copied:
-            self._copied[0].record()
+        self._host_age = np.zeros(self.num_envs, np.uint8)
+        self._arrive(frames)
 
     def add(self, actions: NDArray[np.int64], step: VectorStep) -> None:
         """Store what was done in the newest observations, what came of it, and the next frames."""
-        old = self.begin_of(self._host_head)
-        turn = self._follow(step)
-        packed = self._staged_bytes[turn].numpy()
-        packed[0], packed[1] = actions, step.terminated
-        packed[2], packed[3] = step.terminated | step.truncated, step.reset
-        self._staged_reward[turn].numpy()[:] = step.reward
-        place = slice(old, old + self.num_envs)
-        self._bytes[:, place] = self._staged_bytes[turn][:4].to(self.device, non_blocking=True)
-        self._reward[place].copy_(self._staged_reward[turn], non_blocking=True)
-        self._staging_ends(turn)
+        self._follow(step)
+        self._arrive(step.frames, actions, step)
 
-    def _follow(self, step: VectorStep) -> int:
-        """Store the next frames, and how old their games are, in a new row; return which of the staged tensors are
-        free, until `_staging_ends`.
-        """
-        turn = self._turn
-        self._turn = 1 - turn
-        if self._copied:
-            self._copied[turn].synchronize()  # the copy of two calls ago has long ended
+    def _follow(self, step: VectorStep) -> None:
+        """Go on to the next row, whose frames are so and so old in their games."""
         self._saving.wait_for(self._host_head + 1 - self._rows)
         self._host_head += 1
-        new = self.begin_of(self._host_head)
         age = np.minimum(self._host_age + 1, self._stack - 1, dtype=np.uint8)
         age[step.reset] = 0
         self._host_age = age
-        staged = self._staged_bytes[turn][4]
-        staged.numpy()[:] = age
-        self._age[new : new + self.num_envs].copy_(staged, non_blocking=True)
-        self._head.add_(1)
-        self._put_frames(step.frames, turn)
-        return turn
 
-    def _staging_ends(self, turn: int) -> None:
-        if self._copied:
-            self._copied[turn].record()
+    def _arrive(self, frames: Frame, actions: NDArray[np.int64] | None = None, step: VectorStep | None = None) -> None:
+        """Store the frames of the newest row, and in the one before what led to them, if anything did."""
+        if self._arrivals is not None:
+            self._arrivals.stage(self._host_head, self._host_age, frames, actions, step)
+            self.land()
+            self._arrivals.taken()
+            return
+        self._head.fill_(self._host_head)
+        begins = self.begin_of(self._host_head), self.begin_of(self._host_head - 1)
+        new, old = (slice(begin, begin + self.num_envs) for begin in begins)
+        self._frames[new].view(self.num_envs, *self._shape).numpy()[...] = frames
+        self._age.numpy()[new] = self._host_age
+        if actions is not None and step is not None:
+            packed = self._bytes.numpy()
+            packed[0, old], packed[1, old] = actions, step.terminated
+            packed[2, old], packed[3, old] = step.terminated | step.truncated, step.reset
+            self._reward.numpy()[old] = step.reward
+
+    def _land(self) -> None:
+        """Do what `_arrive` does on a device, by operations without a decision on the host; twice is as once."""
+        assert self._arrivals is not None
+        come = self._arrivals.here()
+        self._head.copy_(come.head)
+        new, old = (self.slots(time.expand(self.num_envs), self._games) for time in (self._head, self._head - 1))
+        self._frames.index_copy_(0, new, come.frames)
+        self._age.index_copy_(0, new, come.age)
+        self._bytes.index_copy_(1, old, come.before)
+        self._reward.index_copy_(0, old, come.reward)
+        if self.afterwards is not None:
+            self.afterwards()
 
     def state(self) -> dict[str, Any]:
         """Return everything that is stored. Frames stay where they are until they are compressed, later, in another
@@ -197,7 +197,7 @@ class FrameReplay:
         """Hold what a replay of the same size held."""
         self._host_head = int(state["head"])
         self._head.fill_(self._host_head)
-        self._host_age[:] = state["host_age"].numpy()
+        self._host_age = state["host_age"].numpy().copy()
         for name, tensor in self._small().items():
             tensor.copy_(state[name])
         for begin, packed in state["frames"]:
@@ -264,6 +264,12 @@ class FrameReplay:
         first; negative where there is none yet. Transitions may start in the rows between, the second included.
         """
         return self._host_head - self._reach - 1, self._host_head - self._n
+
+    def gone(self) -> Tensor:
+        """Return the slots (N,) of the row that the last step put out of reach, int64 on the device; before there is
+        one, of a row that holds nothing yet.
+        """
+        return self.slots((self._head - (self._reach + 1)).expand(self.num_envs), self._games)
 
     def begin_of(self, time: int) -> int:
         """Return the first of the N slots of row `time`, counted since the first row."""
@@ -339,13 +345,3 @@ class FrameReplay:
             return interleaved(self._frames, where, self._shape)
         stacks = self._frames.index_select(0, where.flatten()).view(len(time), self._stack, *self._shape)
         return stacks.to(self.learner_device)
-
-    def _put_frames(self, frames: Frame, turn: int) -> None:
-        begin = self.begin_of(self._host_head)
-        place = self._frames[begin : begin + self.num_envs].view(self.num_envs, *self._shape)
-        if self.device.type == "cuda":
-            staged = self._staged_frames[turn]
-            staged.numpy()[...] = frames
-            place.copy_(staged, non_blocking=True)
-        else:
-            place.numpy()[...] = frames

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from fastdqn.algorithms.dqn import DQNLearner
-from fastdqn.algorithms.exploration import VectorEpsilonGreedy
+from fastdqn.algorithms.exploration import Exploring, VectorEpsilonGreedy
 from fastdqn.algorithms.freeze_trial import FreezeTrial
 from fastdqn.errors import RunError, UserError
 from fastdqn.replay.prioritized import PrioritizedReplay
@@ -97,17 +97,17 @@ def test_epsilon_is_that_of_the_env_step_that_is_played(
     """Though the step before is not counted yet when it is chosen; and what is logged is that of the step."""
     played: list[float] = []
     logged: list[float] = []
-    act_for, count = VectorEpsilonGreedy.act_for, Run.played_vector
+    draw, count = VectorEpsilonGreedy.draw, Run.played_vector
 
-    def acted(self: VectorEpsilonGreedy, epsilon: NDArray[np.float64], greedy: Any) -> NDArray[np.int64]:
+    def drawn(self: VectorEpsilonGreedy, epsilon: NDArray[np.float64]) -> Exploring:
         played.extend(epsilon)
-        return act_for(self, epsilon, greedy)
+        return draw(self, epsilon)
 
     def counted(self: Run, step: VectorStep, policy_lag: int = 0, **values: float) -> None:
         logged.append(values["epsilon"])
         count(self, step, policy_lag, **values)
 
-    monkeypatch.setattr(VectorEpsilonGreedy, "act_for", acted)
+    monkeypatch.setattr(VectorEpsilonGreedy, "draw", drawn)
     monkeypatch.setattr(Run, "played_vector", counted)
     words = ("--num-envs", "4", "--game-groups", str(groups), "--epsilon-decay", "800", "--max-env-steps", "120")
     train("11_pong_in_seconds", tmp_path, *SMALL, *words, "--replay-initial", "40", "--no-checkpoints")
