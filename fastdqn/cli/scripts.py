@@ -189,7 +189,10 @@ def _defaults(options_type: type[OptionsT], words: Sequence[str], game: str, dev
     if chosen.parts is not None and not explores and flag("noisy", words, chosen.parts.noisy):
         defaults = changed(defaults, NO_EPSILON)
     if chosen.freeze is not None and chosen.dqn is not None:
-        for changes in record_changes(chosen.dqn.agent, rom):
+        from fastdqn.execution.devices import has_gpu
+
+        gpu = has_gpu(value_of("--device", words) or device, flag("cuda", words, False))
+        for changes in record_changes(chosen.dqn.agent, rom, gpu):
             defaults = changed(defaults, changes)
     return defaults
 

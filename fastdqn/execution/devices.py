@@ -52,6 +52,13 @@ def prepare_device(device: str | None = None, cuda: bool = False, threads: int |
     return found
 
 
+def has_gpu(device: str | None, cuda: bool) -> bool:
+    """Tell whether what `prepare_device` makes of these words is a CUDA device, as far as there can be one."""
+    if device == "auto" and not cuda:
+        return torch.cuda.is_available()
+    return (cuda and device in (None, "auto")) or (device or "").startswith("cuda")
+
+
 def has_bf16(device: torch.device) -> bool:
     """Tell whether `device` computes in bfloat16 itself; where it is emulated it is far slower than float32.
 

@@ -90,6 +90,14 @@ _TWO_CORES: Changes = {"run": {"threads": 1}, "returns": {"refresh_delay": 0.5}}
 """On two cores the emulators have the other one, with time left for the values of a refresh. With frames as small two
 threads are no sooner done, and wait for each other as soon as somebody else wants a core."""
 
+_GPU: Changes = {
+    "dqn": {"batch_size": 8},
+    "agent": {"network": "wide"},
+    "returns": {"refresh_env_steps": 2_048},
+}
+"""What a GPU does beside while it waits for the games: a network twice as wide, of twice as many samples, and returns
+that are computed anew twice as often. The same policies are there after half of the env steps."""
+
 NO_EPSILON: Changes = {"dqn": {"epsilon_start": 0.0, "epsilon_final": 0.0}}
 """As noisy layers want it (Fortunato et al. 2018, section 3)."""
 
@@ -176,10 +184,13 @@ def variant_changes(variant: Variant, dqn: DQNOptions, steps: int = 2) -> Change
     }
 
 
-def record_changes(agent: AgentName, rom: str) -> list[Changes]:
-    """Return what the run for the clock changes in pong-fast, and how it shows Pong; nothing for other agents."""
+def record_changes(agent: AgentName, rom: str, gpu: bool) -> list[Changes]:
+    """Return what the run for the clock changes in pong-fast, on a GPU or not, and how it shows Pong; nothing for other
+    agents.
+    """
     if agent != "pong-fast":
         return []
     if rom != "pong":
         return [_RECORD]
-    return [_RECORD, _PLAYING_AREA, _TWO_CORES] if cores() <= 2 else [_RECORD, _PLAYING_AREA]
+    there = [_GPU] if gpu else [_TWO_CORES] if cores() <= 2 else []
+    return [_RECORD, _PLAYING_AREA, *there]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 
 import pytest
 
@@ -67,8 +66,11 @@ def test_the_record_has_settings_of_its_own(monkeypatch: pytest.MonkeyPatch) -> 
     network, side, stack = small.agent.network, small.vector.frame_size, small.game.frame_stack
     assert (network, side, stack) == ("narrow", 60, 4)
     assert (small.vector.num_envs, small.agent.gradient_threads, small.run.threads) == (16, 1, None)
-    cuda = parse(FASTEST, "--cuda")
-    assert dataclasses.replace(cuda, run=options.run) == options  # on a GPU the same
+    for words in (("--cuda",), ("--device", "cuda:0")):
+        cuda = parse(FASTEST, *words)
+        assert (cuda.agent.network, cuda.dqn.batch_size, cuda.returns.refresh_env_steps) == ("wide", 8, 2048)
+        assert (cuda.dqn.learning_rate, cuda.freeze, cuda.vector) == (7e-4, options.freeze, options.vector)
+    assert parse(FASTEST, "--cuda", "--network", "nature").agent.network == "nature"
     for preset in (options, small):
         assert preset.parts.prioritized
         assert preset.dqn.replay_size < fast["replay_size"]
