@@ -3,10 +3,12 @@
 #
 #   bench/gpu.sh PIECE ...
 #
+#   host      the games alone, 16 at once: twice, so that a machine which others slow down shows it
 #   tests     the tests marked cuda
 #   record    Pong to its end with 11, SEEDS (0 1 2 3 4) one after the other, and the fresh games of each (FRESH, 100)
 #   ladder    bench/fps.py over 01 to 09, 32 samples for each env step, and 09 with 128 games
-#   nature    01, 07, 08 and 09 with 8 samples for each env step, and 09 with 16 to 256 games
+#   nature    01, 07, 08 and 09 with 8 samples for each env step, and 09 with 16 to 256 games; SHORT=1: 09 alone, with
+#             one update a round
 #   learner   the update of 09 alone, batch 32 to 4096, and with it where 09's time goes
 #   rainbow   updates of the eight variants, ways to draw by priority, checkpoints of a million frames
 #   atari     Atari-100k, six games at once on the one GPU: 12 with AGENTS (100k-fast der)
@@ -22,7 +24,7 @@
 #   all       all of them, in this order
 #
 # SHORT=1 measures less and gives up sooner, for a machine that one has for a quarter of an hour:
-#   SHORT=1 bench/gpu.sh turns learner ladder nature
+#   SHORT=1 bench/gpu.sh host ladder nature learner
 #   SHORT=1 FRESH=0 KEEP=1 bench/gpu.sh record
 #
 # What fails, or takes longer than $LIMIT seconds, is named at the end and makes the exit status 1; all the rest is done
@@ -51,7 +53,7 @@ if [ -n "${QUICK:-}" ]; then
   hundred=(--games pong,boxing --jobs 2) try=(--max-env-steps 2500 --evaluation-games 2)
 elif [ -n "${SHORT:-}" ]; then
   ladder=(--only "01,05,08,09 --num-envs 128 --steps 32,09 --num-envs 128 --steps 64 --batch-size 8")
-  nature=() rounds=16 games=64,128,256
+  nature=(--only "09 --num-envs 64 --steps 64,09 --num-envs 128 --steps 128") rounds="" games=""
   batches="32 128 512 2048" steps=1..6 repeats=1 seconds=3 warmup=1 minutes=1.4 long=4 each=1.2 patience=45 LIMIT=${LIMIT:-240}
 else
   games=16,32,64,128,256 batches="32 64 128 256 512 1024 2048 4096" steps=1..6
@@ -104,6 +106,12 @@ print(json.dumps(environment(torch.device('$DEVICE')), indent=2))" > "$RESULTS/m
 
 fps() {
   py bench/fps.py --device "$DEVICE" --out "$RESULTS" --seconds "$seconds" --warmup "$warmup" --patience "$patience" "$@"
+}
+
+host() {
+  for _ in 1 2; do
+    py bench/ceilings.py --what env --wrappers vector --num-envs 16 --seconds "$seconds"
+  done 2>&1 | tee "$RESULTS/host.log"
 }
 
 tests() {
@@ -236,7 +244,7 @@ invaders() {
   play invaders
 }
 
-pieces="tests record ladder nature learner rainbow atari turns ppo actors ranks sessions humanoid pong sweep variants breakout invaders"
+pieces="host tests record ladder nature learner rainbow atari turns ppo actors ranks sessions humanoid pong sweep variants breakout invaders"
 [ "$*" = all ] && set -- $pieces
 for piece in "$@"; do
   case " $pieces first second " in

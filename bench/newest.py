@@ -33,6 +33,7 @@ NEWEST = Sources(
     pong_gpu=(
         Setting("11", "pong-11-h100-seed", (0, 1)),
         Setting("11 --num-envs 32 --game-groups 2", "pong-11-h100-32-seed", (0, 1, 2, 3, 4)),
+        Setting("11 --num-envs 24 --game-groups 2 --env-threads 24", "pong-11-h200-24-seed", (0, 1, 2, 3)),
     ),
     pong_older_code=(
         Setting("11", "pong-11-amx-seed", (0, 1, 2, 3, 4)),

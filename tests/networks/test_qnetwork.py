@@ -8,7 +8,7 @@ from torch import nn
 
 from fastdqn.errors import UserError
 from fastdqn.networks.qnetwork import DuelingHead, HeadParts, QNetwork, Stream
-from fastdqn.networks.torso import DATA_EFFICIENT, DOPAMINE, NARROW, NATURE, TILES, Size, Torso, _padding
+from fastdqn.networks.torso import DATA_EFFICIENT, DOPAMINE, NARROW, NATURE, TILES, WIDE, Size, Torso, _padding
 from tests.helpers.learners import SHAPE, network, random_batch
 
 
@@ -59,6 +59,9 @@ def test_arithmetic_of_the_networks() -> None:
     shapes, narrow = arithmetic(NARROW)
     assert shapes == [(16, 4, 8, 8), (32, 16, 4, 4), (32, 32, 3, 3), (256, 1568), (6, 256)]
     assert 0.3 < narrow / nature < 0.37
+    shapes, wide = arithmetic(WIDE)
+    assert shapes == [(64, 4, 8, 8), (128, 64, 4, 4), (128, 128, 3, 3), (1024, 6272), (6, 1024)]
+    assert 3.2 < wide / nature < 3.4
     with pytest.raises(UserError, match="the narrow network needs frames of at least 36x36"):
         QNetwork((4, 35, 35), 6, torch.Generator(), size=NARROW)
 
