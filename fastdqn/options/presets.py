@@ -95,8 +95,8 @@ _GPU: Changes = {
     "agent": {"network": "wide"},
     "returns": {"refresh_env_steps": 2_048},
 }
-"""What a GPU does beside while it waits for the games: a network twice as wide, of twice as many samples, and returns
-that are computed anew twice as often. The same policies are there after half of the env steps."""
+"""What a GPU has time for while it waits for the games: a network twice as wide, twice as many samples, and returns
+that are computed anew twice as often, with which fewer env steps lead to policies as good."""
 
 NO_EPSILON: Changes = {"dqn": {"epsilon_start": 0.0, "epsilon_final": 0.0}}
 """As noisy layers want it (Fortunato et al. 2018, section 3)."""

@@ -14,7 +14,7 @@ from fastdqn.types import Frame, VectorStep
 HEAD_BYTES, REWARD_BYTES = 8, 4
 
 
-def come_apart(device: torch.device) -> bool:
+def needs_staging(device: torch.device) -> bool:
     """Tell whether what is written to `device` is staged first, since the host does not reach its memory."""
     return device.type == "cuda"
 

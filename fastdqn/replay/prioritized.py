@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fastdqn.replay.arrivals import come_apart
+from fastdqn.replay.arrivals import needs_staging
 from fastdqn.replay.priorities import Priorities
 from fastdqn.replay.ring import FrameReplay
 from fastdqn.types import Batch, Frame, VectorStep
@@ -40,7 +40,7 @@ class PrioritizedReplay:
         self._beta = torch.zeros((), device=frames.device)
         self._one = torch.ones((), device=frames.device)
         self._zeros = torch.zeros(frames.num_envs, device=frames.device)
-        frames.afterwards = self._forget_gone if come_apart(frames.device) else None
+        frames.afterwards = self._forget_gone if needs_staging(frames.device) else None
         self._filled = frames.starts()[1] + 1  # rows whose transitions have had their first priorities
 
     def __len__(self) -> int:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fastdqn.errors import UserError
-from fastdqn.replay.arrivals import Arrivals, come_apart
+from fastdqn.replay.arrivals import Arrivals, needs_staging
 from fastdqn.replay.interleaved import interleaved
 from fastdqn.replay.memory import empty_frames, replay_device
 from fastdqn.replay.saving import RowSaver
@@ -107,7 +107,7 @@ class FrameReplay:
         self._back = torch.arange(stack - 1, -1, -1, device=device)  # 3, 2, 1, 0
         self.windows = Windows(n_step, gamma, device)
         self._order = torch.arange(CANDIDATES, 0, -1, device=device).unsqueeze(1)
-        self._arrivals = Arrivals(num_envs, frame_shape, device) if come_apart(device) else None
+        self._arrivals = Arrivals(num_envs, frame_shape, device) if needs_staging(device) else None
         self.land: Callable[[], None] = self._land
         """Puts what is staged in place on a device; may be replaced by a CUDA graph of it."""
         self.afterwards: Callable[[], None] | None = None

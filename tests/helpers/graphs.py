@@ -108,4 +108,4 @@ def graphs_without_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "stream", lambda _: contextlib.nullcontext())
     monkeypatch.setattr(ring, "interleaved", _gather)
     for module in (ring, prioritized):  # steps are staged and put in place as on a GPU
-        monkeypatch.setattr(module, "come_apart", lambda _: True)
+        monkeypatch.setattr(module, "needs_staging", lambda _: True)

@@ -125,5 +125,5 @@ def test_the_newest_stacks_go_on_where_they_were(staged: Callable[[], torch.devi
 
 
 def test_the_host_stages_nothing_for_itself() -> None:
-    assert not ring.come_apart(CPU)
-    assert prioritized.come_apart(torch.device("cuda"))
+    assert not ring.needs_staging(CPU)
+    assert prioritized.needs_staging(torch.device("cuda"))
