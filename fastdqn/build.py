@@ -167,9 +167,9 @@ def games_on_device(
         descent=ranks.descent,
     )
     replay = build_device_replay(seeds, dqn, envs, device, parts, returns, channels_last=update is not None)
-    if form.capturable:
+    if form.capturable and ranks.alone:
         frames = replay.frames if isinstance(replay, PrioritizedReplay) else replay
-        frames.land = Graphed(frames.land)
+        frames.landing = Graphed(frames.land)
     policy = build_policy(lambda: actions_for(learner.act, replay.stacks()), envs, seeds)
     policy.always = returns is not None
     reported = agent or AgentOptions()

@@ -46,6 +46,12 @@ class NewestStacks(FrameReplay):
         self._offsets = np.arange(num_envs)
         self._earlier = np.arange(stack - 1, -1, -1)
 
+    def reset(self, frames: Frame) -> None:
+        """Begin with the games' first frames, (N, H, W) uint8."""
+        super().reset(frames)
+        if self._arrivals is not None:
+            self.stacks().cpu()  # at once: in a run that is resumed the next step may come before anybody asks
+
     def add(self, actions: NDArray[np.int64], step: VectorStep) -> None:  # noqa: ARG002
         """Show the next frames. On a GPU they are put in place by `stacks`, so that one CUDA graph can do both: whoever
         asks for stacks must have waited for what came of them before the next `add`.
@@ -54,7 +60,9 @@ class NewestStacks(FrameReplay):
         self._arrive(step.frames)
 
     def stacks(self) -> Tensor:
-        """Return the newest observation of every game, (N, C, H, W) uint8 on the learner's device."""
+        """Return the newest observation of every game, (N, C, H, W) uint8 on the learner's device. On a GPU the host
+        says which frames a stack is made of, and no ages are kept there.
+        """
         if self._arrivals is None:
             return super().stacks()
         places = self._places.to(self.device, non_blocking=True)
@@ -65,9 +73,11 @@ class NewestStacks(FrameReplay):
     def load(self, state: Mapping[str, Any]) -> None:
         """Hold what stacks of the same size held."""
         super().load(state)
+        begin = self.begin_of(self._host_head)
+        newest = slice(begin, begin + self.num_envs)
+        self._age[newest] = torch.from_numpy(self._host_age).to(self.device)  # it may come from a device, see `stacks`
         if self._arrivals is not None:
-            begin = self.begin_of(self._host_head)
-            self._arrive(self._frames[begin : begin + self.num_envs].view(-1, *self._shape).cpu().numpy())
+            self._arrive(self._frames[newest].view(-1, *self._shape).cpu().numpy())
 
     def _arrive(self, frames: Frame, actions: NDArray[np.int64] | None = None, step: VectorStep | None = None) -> None:
         if self._arrivals is None:

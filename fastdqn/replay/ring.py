@@ -108,10 +108,10 @@ class FrameReplay:
         self.windows = Windows(n_step, gamma, device)
         self._order = torch.arange(CANDIDATES, 0, -1, device=device).unsqueeze(1)
         self._arrivals = Arrivals(num_envs, frame_shape, device) if needs_staging(device) else None
-        self.land: Callable[[], None] = self._land
-        """Puts what is staged in place on a device; may be replaced by a CUDA graph of it."""
+        self.landing: Callable[[], None] | None = None
+        """A CUDA graph of `land`, if there is one."""
         self.afterwards: Callable[[], None] | None = None
-        """What else changes there with each step, a part of `land`."""
+        """What else changes on a device with each step, a part of `land`."""
         self._saving = RowSaver(rows, num_envs)
 
     def __len__(self) -> int:
@@ -141,7 +141,7 @@ class FrameReplay:
         """Store the frames of the newest row, and in the one before what led to them, if anything did."""
         if self._arrivals is not None:
             self._arrivals.stage(self._host_head, self._host_age, frames, actions, step)
-            self.land()
+            (self.landing or self.land)()
             self._arrivals.taken()
             return
         self._head.fill_(self._host_head)
@@ -155,8 +155,10 @@ class FrameReplay:
             packed[2, old], packed[3, old] = step.terminated | step.truncated, step.reset
             self._reward.numpy()[old] = step.reward
 
-    def _land(self) -> None:
-        """Do what `_arrive` does on a device, by operations without a decision on the host; twice is as once."""
+    def land(self) -> None:
+        """Put the step that is staged in place on a device, by operations without a decision on the host; twice is as
+        once.
+        """
         assert self._arrivals is not None
         come = self._arrivals.here()
         self._head.copy_(come.head)

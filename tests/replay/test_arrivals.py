@@ -66,7 +66,7 @@ def test_a_replay_holds_what_the_hosts_does(
     device = staged()
     other = make(device)
     if graphed:
-        other.frames.land = Graphed(other.frames.land)
+        other.frames.landing = Graphed(other.frames.land)
     first = np.zeros((ENVS, SIDE, SIDE), np.uint8)
     for replay in (plain, other):
         replay.reset(first)
@@ -104,7 +104,20 @@ def test_the_newest_stacks_are_the_hosts(staged: Callable[[], torch.device], gra
             one.add(actions, step)
 
 
+def test_first_frames_that_nobody_asked_for_are_seen(staged: Callable[[], torch.device]) -> None:
+    """As in a run that is resumed without its replay: the games have made a step before stacks are asked for."""
+    plain = NewestStacks(ENVS, (4, SIDE, SIDE), CPU)
+    other = NewestStacks(ENVS, (4, SIDE, SIDE), staged())
+    ((actions, step),) = steps(1, np.random.default_rng(0))
+    for one in (plain, other):
+        one.reset(np.full((ENVS, SIDE, SIDE), 9, np.uint8))
+        one.add(actions, step)
+    assert torch.equal(plain.stacks(), other.stacks().cpu())
+    assert int(plain.stacks()[0, 2, 0, 0]) == 9
+
+
 def test_the_newest_stacks_go_on_where_they_were(staged: Callable[[], torch.device]) -> None:
+    plain = NewestStacks(ENVS, (4, SIDE, SIDE), CPU)
     device = staged()
     saved, loaded = (NewestStacks(ENVS, (4, SIDE, SIDE), device) for _ in range(2))
     rng = np.random.default_rng(0)
@@ -116,12 +129,14 @@ def test_the_newest_stacks_go_on_where_they_were(staged: Callable[[], torch.devi
     state = saved.state()
     frames = state["frames"].fetch()
     abandon(state)
-    loaded.load({**state, "frames": frames})
-    assert torch.equal(saved.stacks(), loaded.stacks())
+    for one in (loaded, plain):  # on a device, and where there is none
+        one.load({**state, "frames": frames})
+        assert torch.equal(saved.stacks().cpu(), one.stacks().cpu())
     for actions, step in steps(9, rng):
-        for one in (saved, loaded):
+        for one in (saved, loaded, plain):
             one.add(actions, step)
-        assert torch.equal(saved.stacks(), loaded.stacks())
+        for one in (loaded, plain):
+            assert torch.equal(saved.stacks().cpu(), one.stacks().cpu())
 
 
 def test_the_host_stages_nothing_for_itself() -> None:
