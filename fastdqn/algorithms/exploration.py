@@ -140,18 +140,14 @@ class VectorEpsilonGreedy(_Exploring):
 
     def act(self, epsilon: NDArray[np.float64]) -> NDArray[np.int64]:
         """Return N actions in [0, A), int64, for N probabilities to explore."""
-        return self.act_for(epsilon, self.greedy)
-
-    def act_for(self, epsilon: NDArray[np.float64], greedy: Callable[[], NDArray[np.int64]]) -> NDArray[np.int64]:
-        """Return the actions of some of the games, for their probabilities to explore, and by their own `greedy`."""
-        return self.chosen(self.draw(epsilon), greedy)
+        return self.chosen(self.draw(epsilon), self.greedy)
 
     def draw(self, epsilon: NDArray[np.float64]) -> Exploring:
         """Draw what `chosen` needs to know of chance, for the probabilities of some games to explore."""
         return self._rng.random(len(epsilon)) < epsilon, self._rng.integers(self._num_actions, size=len(epsilon))
 
     def chosen(self, drawn: Exploring, greedy: Callable[[], NDArray[np.int64]]) -> NDArray[np.int64]:
-        """Return the actions of some of the games as `act_for` does, for what was drawn before."""
+        """Return the actions of some of the games, for what was drawn for them, and by their own `greedy`."""
         explore, actions = drawn
         if explore.all() and not self.always:
             return actions

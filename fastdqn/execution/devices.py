@@ -28,9 +28,7 @@ def prepare_device(device: str | None = None, cuda: bool = False, threads: int |
         UserError: the device's name means nothing, or the device is not there.
     """
     torch.set_num_threads(threads or process.cores())
-    name = "cuda" if cuda and device in (None, "auto") else device or "cpu"
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
+    name = _name_of(device, cuda)
     try:
         found = torch.device(name)
     except RuntimeError:
@@ -54,9 +52,7 @@ def prepare_device(device: str | None = None, cuda: bool = False, threads: int |
 
 def has_gpu(device: str | None, cuda: bool) -> bool:
     """Tell whether what `prepare_device` makes of these words is a CUDA device, as far as there can be one."""
-    if device == "auto" and not cuda:
-        return torch.cuda.is_available()
-    return (cuda and device in (None, "auto")) or (device or "").startswith("cuda")
+    return _name_of(device, cuda).startswith("cuda")
 
 
 def has_bf16(device: torch.device) -> bool:
@@ -99,6 +95,14 @@ def keep_freed_memory() -> None:
         mallopt(M_MMAP_THRESHOLD, 32 * 2**20)
         mallopt(M_TRIM_THRESHOLD, 2**30)
         mallopt(M_TOP_PAD, 64 * 2**20)
+
+
+def _name_of(device: str | None, cuda: bool) -> str:
+    """Return the device that these words ask for, auto no more."""
+    name = "cuda" if cuda and device in (None, "auto") else device or "cpu"
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    return name
 
 
 def _prepared_mps(found: torch.device) -> torch.device:
