@@ -49,6 +49,7 @@ AS_DOPAMINE = {
     },
     "dqn": {"batch_size": 8},
     "vector": {"frame_size": 84},
+    "agent": {"network": "dopamine"},
 }
 """What a run must not have been told otherwise to be comparable; the rest is the agent's. Batches are samples for each
 env step."""

@@ -34,7 +34,7 @@ from fastdqn.execution.ranks import ALONE, Ranks
 from fastdqn.execution.wire import window_for
 from fastdqn.forms import fastest_form
 from fastdqn.networks.qnetwork import HeadParts, QNetwork
-from fastdqn.networks.torso import NATURE, SIZES, describe_unread
+from fastdqn.networks.torso import SIZES, describe_unread
 from fastdqn.nouns import GamesOnDevice, ManyGames, OneGame, PlayerElsewhere
 from fastdqn.options.agents import AGENTS
 from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions, UpdateOptions
@@ -176,7 +176,7 @@ def games_on_device(
     notes = [*describe_device(device), *ranks.notes, note, *describe_unread(learner.network)]
     notes.append(_learning(dqn, pace, update, agent, parts, returns))
     if parts is not None:
-        notes.append(parts.describe(reported.network, dqn.double))
+        notes.append(parts.describe(reported.describe(), dqn.double))
     notes += [run.describe_end(), describe_frame_replay(dqn.replay_size, device, vector.frame_size**2)]
     if update is not None:
         notes.append(form.describe(device))
@@ -208,9 +208,10 @@ def build_network(
         parts.noisy_sigma,
         parts.atoms if parts.distributional else None,
     )
-    size = NATURE if agent is None else SIZES[agent.network]
-    generator = torch_generator(seeds.network)
-    return QNetwork(obs_shape, num_actions, generator, entering.frame_scale, entering.center_frames, head, size)
+    agent, generator = agent or AgentOptions(), torch_generator(seeds.network)
+    entered = entering.frame_scale, entering.center_frames
+    size = SIZES[agent.network]
+    return QNetwork(obs_shape, num_actions, generator, *entered, head, size, agent.first_weights)
 
 
 def build_learner(

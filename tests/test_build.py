@@ -137,7 +137,7 @@ def said(script: str, words: str) -> tuple[str, ...]:
     """Return all lines, for a script that has parts with that of the parts."""
     options: Any = groups_of(parse(script, *words.split()))
     line = _learning(options.dqn, options.pace, options.update, options.agent, options.parts, options.returns)
-    parts = () if options.parts is None else (options.parts.describe(options.agent.network, options.dqn.double),)
+    parts = () if options.parts is None else (options.parts.describe(options.agent.describe(), options.dqn.double),)
     return (line, *parts, options.run.describe_end())
 
 

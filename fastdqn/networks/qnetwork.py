@@ -84,8 +84,8 @@ class QNetwork(nn.Module):
     """A torso, a hidden layer, and values for each action; by default Nature DQN's whole network.
 
     Takes uint8 (B, C, H, W), returns float32 (B, A), or logits (B, A, Z) when its head has atoms. Weights start as
-    PyTorch's defaults (noisy layers as their paper says), drawn from `generator` alone, so that a seed fixes them
-    whatever else draws random numbers.
+    `first` says (noisy layers as their paper does), drawn from `generator` alone, so that a seed fixes them whatever
+    else draws random numbers.
     """
 
     def __init__(
@@ -97,8 +97,10 @@ class QNetwork(nn.Module):
         center_frames: bool = False,
         parts: HeadParts = HeadParts(),  # noqa: B008 - a constant
         size: Size = NATURE,
+        first: str = "pytorch",
     ) -> None:
         super().__init__()
+        self.first = first
         channels, height, width = obs_shape
         self.torso = Torso(channels, height, width, frame_scale, center_frames, size)
         features = self.torso.features
@@ -132,15 +134,38 @@ def _linear(inputs: int, outputs: int, parts: HeadParts) -> nn.Module:
 
 
 def draw_first_weights(module: nn.Module, generator: torch.Generator) -> None:
-    """Redraw every weight uniformly: in +-1/sqrt(fan_in) as PyTorch does, or in a noisy layer's own bound."""
+    """Redraw every weight uniformly, in the bounds that a QNetwork was made with, or PyTorch's; noisy layers in their
+    own.
+
+    - "pytorch": weights and biases in +-1/sqrt(fan_in).
+    - "xavier": weights in +-sqrt(6/(fan_in + fan_out)), biases 0 (Glorot & Bengio 2010, eq. 16).
+    - "dopamine": weights in +-3^(1/4)/sqrt(fan_in), biases 0 (google/dopamine, dopamine/jax/networks.py:
+      RainbowNetwork).
+    """
+    first = module.first if isinstance(module, QNetwork) else "pytorch"
     for layer in module.modules():
-        if isinstance(layer, nn.Conv2d | nn.Linear | FactorisedNoisyLinear | IndependentNoisyLinear):
-            noisy = not isinstance(layer, nn.Conv2d | nn.Linear)
-            bound = layer.bound if noisy else 1.0 / math.sqrt(layer.weight[0].numel())
-            with torch.no_grad():
-                layer.weight.uniform_(-bound, bound, generator=generator)
-                if layer.bias is not None:
-                    layer.bias.uniform_(-bound, bound, generator=generator)
+        if isinstance(layer, nn.Conv2d | nn.Linear):
+            bound = _bound(layer, first)
+        elif isinstance(layer, FactorisedNoisyLinear | IndependentNoisyLinear):
+            bound = layer.bound
+        else:
+            continue
+        with torch.no_grad():
+            layer.weight.uniform_(-bound, bound, generator=generator)
+            if layer.bias is None:
+                continue
+            if first == "pytorch" or not isinstance(layer, nn.Conv2d | nn.Linear):
+                layer.bias.uniform_(-bound, bound, generator=generator)
+            else:
+                layer.bias.zero_()
+
+
+def _bound(layer: nn.Conv2d | nn.Linear, first: str) -> float:
+    """Return how large the first weights of a layer may be."""
+    fan_in = layer.weight[0].numel()
+    if first == "xavier":
+        return math.sqrt(6.0 / (fan_in + layer.weight[:, 0].numel()))
+    return (3.0**0.25 if first == "dopamine" else 1.0) / math.sqrt(fan_in)
 
 
 def draw_orthogonal_weights(module: nn.Module, generator: torch.Generator, gains: Mapping[nn.Module, float]) -> None:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from fastdqn.errors import UserError
 from fastdqn.networks.arithmetic import arithmetic_on
@@ -45,7 +46,8 @@ WIDE = Size("wide", ((64, 8, 4), (128, 4, 2), (128, 3, 1)), 1024, 36)
 DATA_EFFICIENT = Size("DER", ((32, 5, 5), (64, 5, 5)), 256, 36)
 """Data-efficient Rainbow's (van Hasselt et al. 2019, appendix), a sixth of Nature's arithmetic."""
 DOPAMINE = Size("Dopamine", NATURE.convs, 512, 36, padded=True, shared=True)
-"""google/dopamine's FullRainbowNetwork (Agarwal et al. 2021): Nature's with zeros around, which keep more places."""
+"""google/dopamine's (NatureDQNNetwork, RainbowNetwork, and FullRainbowNetwork of Agarwal et al. 2021): Nature's with
+zeros around, which keep more places."""
 TILES = Size("tiles", ((32, 4, 4), (64, 3, 3)), 256, 36, shared=True)
 """Convolutions that read every pixel once, as DER's, but all of 84x84 and with 49 places left; a sixth of Dopamine's
 arithmetic, in products of large matrices."""
@@ -90,13 +92,16 @@ class Torso(nn.Module):
         self.shape = height, width
         self.read = size.read(height), size.read(width)
         """Rows and columns of a frame that reach the features, the first ones."""
+        self._border = (0, 0, 0, 0)  # zeros around frames: left, right, top, bottom
         layers: list[nn.Module] = []
         for filters, kernel, stride in size.convs:
             if size.padded:
-                left, right = _padding(width, kernel, stride)
-                top, bottom = _padding(height, kernel, stride)
-                layers.append(nn.ZeroPad2d((left, right, top, bottom)))
-                height, width = height + top + bottom, width + left + right
+                border = *_padding(width, kernel, stride), *_padding(height, kernel, stride)
+                height, width = height + sum(border[2:]), width + sum(border[:2])
+                if layers:
+                    layers.append(nn.ZeroPad2d(border))
+                else:
+                    self._border = border  # of the bytes, which are moved soonest
             layers += [Convolution(in_channels, filters, kernel, stride), nn.ReLU(inplace=True)]
             height, width = (height - kernel) // stride + 1, (width - kernel) // stride + 1
             in_channels = filters
@@ -111,8 +116,8 @@ class Torso(nn.Module):
 
     def pixels(self, obs: Tensor) -> Tensor:
         """Return what the convolutions get of uint8 (B, C, H, W), in their layout and in the arithmetic that is on:
-        float32, or bfloat16 under autocast; with AMX, to learn from, in blocks. Tiles, (B, T, P, K * K * C), are not
-        scaled yet.
+        float32, or bfloat16 under autocast; with the zeros around them that they need; with AMX, to learn from, in
+        blocks. Tiles, (B, T, P, K * K * C), are not scaled yet.
         """
         kind = arithmetic_on(obs.device)
         if self._in_tiles(obs):
@@ -120,12 +125,13 @@ class Torso(nn.Module):
             if self.mean_frame is not None:
                 tiles -= tiled(self.mean_frame.to(kind).expand(1, obs.shape[1], -1, -1), self._sides)
             return tiles
+        obs = self.bordered(obs)
         side = self._block_side(obs, kind)
         planes = obs if side == 1 else in_blocks(obs, side)
         pixels = planes.to(kind, copy=True, memory_format=self.layout)  # bf16 has every byte
         if self.mean_frame is None:
             return pixels.mul_(self._scale)
-        shift = _as_laid_out((self.mean_frame * -self._scale).to(kind), pixels, side)
+        shift = _as_laid_out(self.bordered(self.mean_frame * -self._scale).to(kind), pixels, side)
         return torch.add(shift, pixels, alpha=self._scale, out=pixels)
 
     def _block_side(self, obs: Tensor, kind: torch.dtype) -> int:
@@ -141,6 +147,10 @@ class Torso(nn.Module):
     def _in_tiles(self, obs: Tensor) -> bool:
         """Tell whether the convolutions are products of matrices: on a CPU, where the layout may be chosen."""
         return bool(self._sides) and self.layout == torch.channels_last and obs.device.type == "cpu"
+
+    def bordered(self, frames: Tensor) -> Tensor:
+        """Return `frames`, (..., H, W), with their zeros around them."""
+        return functional.pad(frames, self._border) if any(self._border) else frames
 
     def center_frames(self, mean: Tensor) -> None:
         """Subtract `mean`, (H, W) float32, from all inputs, if it was made to."""

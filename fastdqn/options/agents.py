@@ -127,8 +127,15 @@ AGENTS: Mapping[AgentName, Agent] = {
     "dopamine-dqn": Agent(
         "google/dopamine, dopamine/jax/agents/dqn/configs/dqn.gin and dqn_agent.py (those of 2018 had RMSProp and "
         "clipped errors)",
-        {"run": _RUN, "dqn": _DOPAMINE, "pace": _PACE, "parts": {"importance_decay": None}},
+        {
+            "run": _RUN,
+            "dqn": _DOPAMINE,
+            "pace": _PACE,
+            "agent": {"network": "dopamine", "first_weights": "xavier"},
+            "parts": {"importance_decay": None},
+        },
         {},
+        needs="agent",
     ),
     "dopamine-rainbow": Agent(
         "google/dopamine, dopamine/jax/agents/rainbow/configs/rainbow.gin and rainbow_agent.py: C51, 3 steps and "
@@ -137,6 +144,7 @@ AGENTS: Mapping[AgentName, Agent] = {
             "run": _RUN,
             "dqn": _DOPAMINE,
             "pace": _PACE,
+            "agent": {"network": "dopamine", "first_weights": "dopamine"},
             "parts": {
                 **_ATOMS,
                 "priority_exponent": 0.5,
@@ -193,7 +201,7 @@ AGENTS: Mapping[AgentName, Agent] = {
             },
             "pace": {"steps": 1},
             "vector": {"num_envs": 1},
-            "agent": {"network": "dopamine"},
+            "agent": {"network": "dopamine", "first_weights": "xavier"},
             "parts": {
                 **_ATOMS,
                 "noise": "factorised",
@@ -226,7 +234,7 @@ AGENTS: Mapping[AgentName, Agent] = {
             },
             "pace": {"steps": 1},
             "vector": {"num_envs": 1},
-            "agent": {"network": "dopamine"},
+            "agent": {"network": "dopamine", "first_weights": "xavier"},
             "update": {"random_shift": 4, "random_intensity": 0.05},
             "parts": {"importance_decay": None},
         },

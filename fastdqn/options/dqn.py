@@ -9,6 +9,7 @@ from fastdqn.errors import UserError
 from fastdqn.options.fields import MOST_THREADS, above_zero, at_least, beside, between
 
 NetworkName = Literal["nature", "narrow", "wide", "der", "dopamine", "tiles"]
+FirstWeights = Literal["pytorch", "xavier", "dopamine"]
 AgentName = Literal[
     "post2017",
     "nature",
@@ -193,6 +194,10 @@ class AgentOptions:
     Data-efficient Rainbow, with a sixth (van Hasselt et al. 2019); Dopamine's, whose convolutions are padded and whose
     dueling streams share their hidden layer (Agarwal et al. 2021); or tiles, two convolutions that read every pixel
     once."""
+    first_weights: FirstWeights = "pytorch"
+    """What weights begin with, but for noisy layers: PyTorch's uniform numbers; those of Xavier, larger where a layer
+    has few outputs, and biases of 0 (Glorot & Bengio 2010); or those of Dopamine's Rainbow, a third larger than
+    PyTorch's, and biases of 0."""
     target_average: float | None = None
     """Move the target network by this share towards the online one at each update, instead of copying it every
     --target-sync env steps (Lillicrap et al. 2016; Schwarzer et al. 2023 take 0.005). With --trace-decay and --act-with
@@ -208,6 +213,11 @@ class AgentOptions:
     """Env steps between two reports on what is inside: the mean value of held-out states, noise, priorities, atoms."""
     held_out: int = beside(1_000)
     """States whose mean value is reported (the 2017 post takes 1,000)."""
+
+    def describe(self) -> str:
+        """Return a few words about the network."""
+        weights = "" if self.first_weights == "pytorch" else f" with first weights by {self.first_weights}"
+        return f"{self.network} network{weights}"
 
     def check(self) -> None:
         """Raise UserError for a value out of range."""

@@ -66,13 +66,13 @@ class PartOptions:
             )
 
     def describe(self, network: str, double: bool) -> str:
-        """Return one line that names the network and the parts that are on, with their settings."""
+        """Return one line that says which network there is and which parts are on, with their settings."""
         over = "the whole run" if self.importance_decay is None else f"{self.importance_decay:,} env steps"
         beta = f"beta from {self.importance_exponent:g} to {self.importance_final:g} over {over}"
         if self.importance_exponent == self.importance_final:
             beta = f"beta {self.importance_final:g}"
         said = [
-            f"{network} network",
+            network,
             "double" if double else "",
             "dueling" if self.dueling else "",
             f"{self.noise} noise" if self.noisy else "",
