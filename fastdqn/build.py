@@ -398,6 +398,7 @@ def _objective_of(dqn: DQNOptions, parts: PartOptions | None, device: torch.devi
     if parts is None or not parts.distributional:
         return ValueObjective(clipped_td_errors if dqn.loss == "clipped" else squared_td_errors)
     if bootstrap:
-        return CategoricalObjective(torch.linspace(parts.value_min, parts.value_max, parts.atoms, device=device))
+        atoms = torch.linspace(parts.value_min, parts.value_max, parts.atoms, device=device)
+        return CategoricalObjective(atoms, parts.priority_measure == "cross-entropy")
     ends = rescaled(torch.tensor([parts.value_min, parts.value_max]))
     return HistogramObjective(torch.linspace(float(ends[0]), float(ends[1]), parts.atoms, device=device))

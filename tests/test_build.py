@@ -162,7 +162,7 @@ def test_a_run_says_what_it_learns_from() -> None:
         "parts: nature network, prioritized (alpha 0.6, beta 0)",
         "stops when the mean of 100 games is above 18, or after 3,000,000 env steps, or after 9 minutes",
     )
-    assert "prioritized (alpha 0.5, beta 0.5)" in said("10_rainbow", "--agent dopamine-rainbow")[1]
+    assert "prioritized by cross-entropy (alpha 0.5, beta 0.5)" in said("10_rainbow", "--agent dopamine-rainbow")[1]
     assert "clipped" not in said("10_rainbow", "--agent nature --distributional")[0]
 
 

@@ -75,10 +75,13 @@ class CategoricalObjective:
 
     Args:
         atoms: (Z,) float32, evenly spaced, on the learner's device.
+        by_cross_entropy: whether that is the priority (google/dopamine, dopamine/jax/agents/rainbow/rainbow_agent.py),
+            instead of the KL divergence (Hessel et al. 2017, section 3).
     """
 
-    def __init__(self, atoms: Tensor) -> None:
+    def __init__(self, atoms: Tensor, by_cross_entropy: bool = False) -> None:
         self.atoms = atoms
+        self._by_cross_entropy = by_cross_entropy
 
     @property
     def returns(self) -> Tensor:
@@ -91,8 +94,9 @@ class CategoricalObjective:
     def errors(self, output_tm1: Tensor, batch: Batch, output_t: Tensor, selector_t: Tensor) -> Errors:
         target = categorical_target(batch.reward, batch.discount, output_t, self.values(selector_t), self.atoms)
         logits = taken_values(output_tm1, batch.action)  # (B, Z)
-        loss, priority = kl_divergences(logits, target)
-        return Errors(loss, priority.clamp(min=0.0), logits.detach().softmax(dim=1) @ self.atoms)
+        loss, divergence = kl_divergences(logits, target)
+        priority = loss.detach() if self._by_cross_entropy else divergence.clamp(min=0.0)
+        return Errors(loss, priority, logits.detach().softmax(dim=1) @ self.atoms)
 
 
 class HistogramObjective(CategoricalObjective):

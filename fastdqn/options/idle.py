@@ -74,6 +74,9 @@ def _all(groups: Groups) -> Iterator[_Idle]:
         if not parts.prioritized:
             draws = "--priority-exponent --priority-floor --importance-exponent --importance-final --importance-decay"
             yield _Idle(draws, "draws are uniform without --prioritized")
+        whole = returns is not None and returns.trace_decay is not None
+        if not (parts.prioritized and parts.distributional) or whole:
+            yield _Idle("--priority-measure", "it is of --prioritized with --distributional, without lambda-returns")
         if not parts.distributional:
             yield _Idle("--atoms --value-min --value-max", "there is no distribution, which --distributional asks for")
         else:

@@ -27,8 +27,8 @@ class PartOptions:
     noisy_sigma: float | None = None
     """Noise of the layers at the start; by default the paper's, 0.5 (factorised, over sqrt(inputs)) or 0.017."""
     prioritized: bool = False
-    """Draw transitions in proportion to their TD error, or to their KL divergence with --distributional and without
-    --trace-decay (Schaul et al. 2016)."""
+    """Draw transitions in proportion to their TD error, or to what --priority-measure says with --distributional and
+    without --trace-decay (Schaul et al. 2016)."""
     priority_exponent: float = 0.6
     """Alpha: how much the priorities count; 0 is uniform (Schaul et al. 2016, proportional variant)."""
     importance_exponent: float = 0.4
@@ -40,6 +40,9 @@ class PartOptions:
     --max-env-steps (Schaul et al. 2016)."""
     priority_floor: float = 1e-6
     """Added to every priority (Schaul et al. 2016, epsilon of section 3.3)."""
+    priority_measure: Literal["divergence", "cross-entropy"] = "divergence"
+    """What the priority of a distribution is: its KL divergence, 0 where it is right (Hessel et al. 2017), or its
+    cross-entropy, which is never less than what is left to chance (Dopamine)."""
     distributional: bool = False
     """Learn the distribution of returns instead of their mean (C51, Bellemare et al. 2017); with --trace-decay each
     return as a histogram around it (HL-Gauss, Farebrother et al. 2024)."""
@@ -71,12 +74,13 @@ class PartOptions:
         beta = f"beta from {self.importance_exponent:g} to {self.importance_final:g} over {over}"
         if self.importance_exponent == self.importance_final:
             beta = f"beta {self.importance_final:g}"
+        measure = " by cross-entropy" if self.distributional and self.priority_measure == "cross-entropy" else ""
         said = [
             network,
             "double" if double else "",
             "dueling" if self.dueling else "",
             f"{self.noise} noise" if self.noisy else "",
-            f"prioritized (alpha {self.priority_exponent:g}, {beta})" if self.prioritized else "",
+            f"prioritized{measure} (alpha {self.priority_exponent:g}, {beta})" if self.prioritized else "",
             f"{self.atoms} atoms from {self.value_min:g} to {self.value_max:g}" if self.distributional else "",
         ]
         return f"parts: {', '.join(part for part in said if part)}"

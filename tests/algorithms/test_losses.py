@@ -22,9 +22,10 @@ from fastdqn.algorithms.losses import (
     taken_values,
     weighted_mean,
 )
-from fastdqn.algorithms.objectives import HistogramObjective
+from fastdqn.algorithms.objectives import CategoricalObjective, HistogramObjective
 from fastdqn.types import Batch
 from tests.helpers.distributions import ATOMS, algorithm_1
+from tests.helpers.learners import random_batch
 
 
 def test_targets_by_hand() -> None:
@@ -125,6 +126,22 @@ def test_expectation_and_divergence_by_hand() -> None:
     assert divergence.item() == pytest.approx(0.5 * math.log(0.5 / 0.25), rel=1e-5)
     right = taken_values(logits, torch.tensor([1]))
     assert kl_divergences(right, right.exp())[1].item() == pytest.approx(0.0, abs=1e-6)
+
+
+def test_a_priority_is_a_divergence_or_a_cross_entropy() -> None:
+    rng = torch.Generator().manual_seed(0)
+    batch = random_batch(5)
+    before, after = (torch.randn(5, 6, 51, generator=rng) for _ in range(2))
+    divergence, cross = (
+        CategoricalObjective(ATOMS, by_cross_entropy).errors(before, batch, after, after)
+        for by_cross_entropy in (False, True)
+    )
+    target = categorical_target(batch.reward, batch.discount, after, expected_values(after, ATOMS), ATOMS)
+    loss, expected = kl_divergences(taken_values(before, batch.action), target)
+    torch.testing.assert_close(divergence.priority, expected)
+    torch.testing.assert_close(cross.priority, loss)
+    assert (cross.priority > divergence.priority + 0.1).all()
+    assert torch.equal(cross.loss, divergence.loss)
 
 
 def test_histograms_by_hand_and_by_normal_distributions() -> None:

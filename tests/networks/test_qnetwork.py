@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from fastdqn.errors import UserError
-from fastdqn.networks.qnetwork import DuelingHead, HeadParts, QNetwork, Stream
+from fastdqn.networks.qnetwork import DuelingHead, HeadParts, QNetwork, Stream, draw_first_weights
 from fastdqn.networks.torso import DATA_EFFICIENT, DOPAMINE, NARROW, NATURE, TILES, WIDE, Size, Torso, _padding
 from tests.helpers.learners import SHAPE, network, random_batch
 
@@ -27,6 +27,32 @@ def test_same_seed_same_weights_whatever_else_draws() -> None:
     b = network(5)
     assert all(torch.equal(x, y) for x, y in zip(a.parameters(), b.parameters(), strict=True))
     assert not torch.equal(next(a.parameters()), next(network(6).parameters()))
+
+
+@pytest.mark.parametrize("first", ["pytorch", "xavier", "dopamine"])
+def test_first_weights_are_in_their_bounds(first: str) -> None:
+    """Beside PyTorch's own for Xavier's, and a bound by hand for Dopamine's; a reset draws the same kind."""
+    net = QNetwork(SHAPE, 6, torch.Generator().manual_seed(0), first=first)
+    for _ in range(2):
+        for layer in net.modules():
+            if isinstance(layer, nn.Conv2d | nn.Linear):
+                fan_in = layer.weight[0].numel()
+                bound = {"pytorch": fan_in**-0.5, "dopamine": (3.0**0.5 / fan_in) ** 0.5}.get(first)
+                if bound is None:
+                    bound = float(nn.init.xavier_uniform_(torch.empty_like(layer.weight)).max())
+                assert float(layer.weight.detach().abs().max()) == pytest.approx(bound, rel=0.01)
+                assert layer.bias.any() == (first == "pytorch")
+                nn.init.constant_(layer.bias, 7.0)
+                nn.init.constant_(layer.weight, 7.0)
+        draw_first_weights(net, torch.Generator().manual_seed(1))
+
+
+def test_first_weights_of_noisy_layers_are_their_papers() -> None:
+    noisy, usual = (
+        QNetwork(SHAPE, 6, torch.Generator().manual_seed(0), parts=RAINBOW, first=first) for first in ("xavier", "pytorch")
+    )
+    for one, other in zip(noisy.head.parameters(), usual.head.parameters(), strict=True):
+        assert float(one.detach().abs().max()) == pytest.approx(float(other.detach().abs().max()), rel=0.1)
 
 
 def test_too_small_frames_are_one_sentence() -> None:
