@@ -49,7 +49,8 @@ def test_first_weights_are_in_their_bounds(first: str) -> None:
 
 def test_first_weights_of_noisy_layers_are_their_papers() -> None:
     noisy, usual = (
-        QNetwork(SHAPE, 6, torch.Generator().manual_seed(0), parts=RAINBOW, first=first) for first in ("xavier", "pytorch")
+        QNetwork(SHAPE, 6, torch.Generator().manual_seed(0), parts=RAINBOW, first=first)
+        for first in ("xavier", "pytorch")
     )
     for one, other in zip(noisy.head.parameters(), usual.head.parameters(), strict=True):
         assert float(one.detach().abs().max()) == pytest.approx(float(other.detach().abs().max()), rel=0.1)

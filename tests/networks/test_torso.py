@@ -135,7 +135,9 @@ def test_the_pixels_of_a_block_are_its_channels(kind: torch.dtype) -> None:
             assert torch.equal(found[:, first : first + 4, row // 4, column // 4], planes[:, :, row, column])
 
 
-@pytest.mark.parametrize(("size", "height", "width"), [(NATURE, 60, 84), (NATURE, 84, 60), (NARROW, 60, 60), (DOPAMINE, 60, 84)])
+@pytest.mark.parametrize(
+    ("size", "height", "width"), [(NATURE, 60, 84), (NATURE, 84, 60), (NARROW, 60, 60), (DOPAMINE, 60, 84)]
+)
 @pytest.mark.parametrize("center", [False, True])
 def test_frames_in_blocks_are_convolved_as_frames_are(
     monkeypatch: pytest.MonkeyPatch, center: bool, size: Size, height: int, width: int
