@@ -143,10 +143,10 @@ def said(script: str, words: str) -> tuple[str, ...]:
 
 def test_a_run_says_what_it_learns_from() -> None:
     assert said("10_rainbow", "--agent rainbow --game seaquest") == (
-        "learns by agent rainbow: Adam 6.25e-05, 8 samples for each env step (batch 32 every 4), 3 steps, gamma 0.99, "
-        "target copied every 8,000 env steps, no epsilon",
-        "parts: nature network, double, dueling, factorised noise, prioritized (alpha 0.5, beta from 0.4 to 1 over "
-        "50,000,000 env steps), 51 atoms from -10 to 10",
+        "learns by agent rainbow: Adam 6.25e-05, gradients clipped to 10, 8 samples for each env step (batch 32 every "
+        "4), 3 steps, gamma 0.99, target copied every 8,000 env steps, no epsilon",
+        "parts: nature network, double, dueling, factorised noise, prioritized by cross-entropy (alpha 0.5, beta from "
+        "0.4 to 1 over 50,000,000 env steps), 51 atoms from -10 to 10",
         "stops after 50,000,000 env steps",
     )
     assert said("01_baseline", "--agent nature") == (

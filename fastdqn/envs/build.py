@@ -99,8 +99,10 @@ def is_numbered(env: PlayEnv) -> bool:
     return hasattr(env.action_space, "n")
 
 
-def describe(game: GameOptions, wrappers: str) -> str:
-    """Return one line that says how the game is presented."""
+def describe(game: GameOptions, wrappers: str, fewest: int = 1) -> str:
+    """Return one line that says how the game is presented; a game starts with one of --noop-max numbers of no-ops, of
+    which the first is `fewest`.
+    """
     if games.registered_id(game.name) is not None:
         limit = "no limit but its own" if game.max_frames is None else f"at most {game.max_frames} steps a game"
         return f"{game.name}: {wrappers}, {limit}"
@@ -113,7 +115,7 @@ def describe(game: GameOptions, wrappers: str) -> str:
         f"{wrappers} of the whole picture in gray" if custom else wrappers,
         *(["the playing area alone"] if game.crop else []),
         f"frame skip {game.frame_skip}",
-        f"no-ops {'1-' + str(game.noop_max) if game.noop_max else 'none'}",
+        f"no-ops {f'{fewest}-{fewest + game.noop_max - 1}' if game.noop_max else 'none'}",
         f"stack {game.frame_stack}",
         f"lost life ends an episode: {_yes(game.episodic_life)}",
         f"rewards clipped to their sign: {_yes(game.clip_rewards)}",

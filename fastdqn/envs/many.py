@@ -115,4 +115,4 @@ def describe_games(envs: VectorEnv, game: GameOptions) -> str:
     games = "one game" if envs.num_envs == 1 else f"{envs.num_envs} games at once{how}"
     if isinstance(envs, Turns) and len(envs.groups) > 1:
         games += f", in {len(envs.groups)} groups that take turns"
-    return describe(game, f"{games}, {shown}")
+    return describe(game, f"{games}, {shown}", 0 if envs.threads else 1)  # ale-py begins at 0

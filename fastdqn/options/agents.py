@@ -95,7 +95,8 @@ AGENTS: Mapping[AgentName, Agent] = {
     ),
     "rainbow": Agent(
         "Hessel et al. 2017, table 1 and the section on hyper-parameters, whose agents without noise take epsilon to "
-        "0.01 in 250,000 frames",
+        "0.01 in 250,000 frames; the gradient's norm and the priorities are those of google-deepmind/dqn_zoo, "
+        "dqn_zoo/rainbow",
         {
             "run": _RUN,
             "dqn": {
@@ -106,10 +107,12 @@ AGENTS: Mapping[AgentName, Agent] = {
                 "epsilon_start": 1.0,
                 "epsilon_final": 0.01,
                 "epsilon_decay": 63_131,  # 0.99 in 62,500 env steps
+                "max_norm": 10.0,
             },
             "pace": _PACE,
             "parts": {
                 **_ATOMS,
+                "priority_measure": "cross-entropy",
                 "noise": "factorised",
                 "noisy_sigma": 0.5,
                 "priority_exponent": 0.5,
@@ -159,8 +162,8 @@ AGENTS: Mapping[AgentName, Agent] = {
         needs="parts",
     ),
     "der": Agent(
-        "van Hasselt et al. 2019 (Data-efficient Rainbow), the appendix, with the gradient's norm and the noise of "
-        "Kaixhin/Rainbow's options for it",
+        "van Hasselt et al. 2019 (Data-efficient Rainbow), the appendix, with the gradient's norm, the noise and the "
+        "priorities of Kaixhin/Rainbow and its options for it",
         {
             "run": _RUN_100K,
             "dqn": {
@@ -177,6 +180,7 @@ AGENTS: Mapping[AgentName, Agent] = {
                 "noise": "factorised",
                 "noisy_sigma": 0.1,
                 "priority_exponent": 0.5,
+                "priority_measure": "cross-entropy",
                 "importance_exponent": 0.4,
                 "importance_final": 1.0,
                 "importance_decay": None,
@@ -189,8 +193,8 @@ AGENTS: Mapping[AgentName, Agent] = {
         needs="parts",
     ),
     "der-2021": Agent(
-        "Agarwal et al. 2021: google/dopamine, dopamine/labs/atari_100k/configs/DER.gin, whose epsilon stays 0.01 "
-        "beside the noise (full_rainbow_agent.py: identity_epsilon)",
+        "Agarwal et al. 2021: google/dopamine of 2021-11-03 (c67e2c3), dopamine/labs/atari_100k/configs/DER.gin, whose "
+        "epsilon stays 0.01 beside the noise (full_rainbow_agent.py: identity_epsilon)",
         {
             "run": _RUN_100K,
             "dqn": {

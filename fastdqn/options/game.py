@@ -49,7 +49,8 @@ class GameOptions:
     frame_skip: int = 4
     """Frames for which one action is repeated; one env step (Mnih et al. 2015)."""
     noop_max: int = 30
-    """A game starts with 1 to this many no-op frames; 0 turns them off (Mnih et al. 2015)."""
+    """A game starts with 1 to this many no-op frames, among many games at once with 0 to one less, as ale-py plays
+    them; 0 turns them off (Mnih et al. 2015)."""
     frame_stack: int = 4
     """Frames that make up one observation."""
     episodic_life: bool = True

@@ -178,3 +178,13 @@ def test_the_playing_area_is_rows_of_the_whole_screen(name: str, side: int, heig
 def test_more_games_than_memory_are_refused() -> None:
     with pytest.raises(UserError, match=r"--num-envs 66 would fit"):
         check_num_envs(100, available_bytes=100_000_000)
+
+
+def test_no_ops_are_as_many_as_the_start_says() -> None:
+    """ale-py draws from 0 to one less than it is told."""
+    envs = AtariVectorEnv("pong", 8, noop_max=3, use_fire_reset=False)
+    drawn = {int(frames) for seed in range(6) for frames in envs.reset(seed=8 * seed)[1]["frame_number"]}
+    assert drawn == {0, 1, 2}
+    game = GameOptions(noop_max=3)
+    assert ", no-ops 0-2, " in describe_games(AtariVector("pong", game, 8, SEED, threads=1), game)
+    assert ", no-ops none, " in describe_games(AtariVector("pong", game, 8, SEED, threads=1), GameOptions(noop_max=0))

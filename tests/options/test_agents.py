@@ -181,7 +181,8 @@ def test_rainbows_parts_are_its_papers() -> None:
         assert (parts.priority_exponent, parts.importance_exponent, parts.importance_final) == (0.5, 0.4, 1.0)
         assert parts.importance_decay == FRAMES // 4
         assert (parts.atoms, parts.value_min, parts.value_max) == (51, -10.0, 10.0)
-        assert parse("10_rainbow", *words.split()).dqn.double
+        dqn = parse("10_rainbow", *words.split()).dqn
+        assert (dqn.double, dqn.max_norm, parts.priority_measure) == (True, 10.0, "cross-entropy")  # dqn_zoo
     assert parts_of("--agent rainbow --max-env-steps 3000000").importance_decay == 3_000_000
     assert parts_of("--agent rainbow --importance-decay 7").importance_decay == 7
 
@@ -213,7 +214,8 @@ def test_data_efficient_rainbow_is_its_papers(game: str) -> None:
     assert (parts.priority_exponent, parts.importance_exponent, parts.importance_final) == (0.5, 0.4, 1.0)
     assert parts.importance_decay == 100_000
     assert (parts.atoms, parts.value_min, parts.value_max) == (51, -10.0, 10.0)
-    assert (options.vector.num_envs, options.agent.network) == (1, "der")
+    assert (options.vector.num_envs, options.agent.network, options.agent.first_weights) == (1, "der", "pytorch")
+    assert parts.priority_measure == "cross-entropy"  # Kaixhin's Rainbow
     assert (options.agent.target_average, options.agent.act_with) == (None, "online")
     assert (shown.protocol, shown.noop_max, shown.max_frames, shown.frame_skip) == ("atari-100k", 30, 27_000 * 4, 4)
     assert (shown.sticky_actions, shown.episodic_life, shown.fire_reset, shown.clip_rewards) == (0.0, True, False, True)
