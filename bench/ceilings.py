@@ -78,8 +78,8 @@ class Ceiling:
     """Hyper-parameters by paper; by default those of 10."""
     variant: Variant | None = None
     """Which of Rainbow's parts are on, in the fast form (update); by default the agent's."""
-    network: NetworkName = "nature"
-    """Which network, in the fast form (update)."""
+    network: NetworkName | None = None
+    """Which network, in the fast form (update); by default the agent's."""
     frame_size: int = 84
     """Side of the frames (update, and env with the vector wrappers)."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
@@ -121,7 +121,10 @@ def options_of(ceiling: Ceiling) -> Options:
                 "frame_size": ceiling.frame_size,
             },
             "update": {"precision": ceiling.precision},
-            "agent": {"network": ceiling.network, "gradient_threads": ceiling.gradient_threads},
+            "agent": {
+                **({} if ceiling.network is None else {"network": ceiling.network}),
+                "gradient_threads": ceiling.gradient_threads,
+            },
         },
     )
     check(options)

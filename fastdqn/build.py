@@ -211,7 +211,7 @@ def build_network(
     agent, generator = agent or AgentOptions(), torch_generator(seeds.network)
     entered = entering.frame_scale, entering.center_frames
     size = SIZES[agent.network]
-    return QNetwork(obs_shape, num_actions, generator, *entered, head, size, agent.first_weights)
+    return QNetwork(obs_shape, num_actions, generator, *entered, head, size, agent.init)
 
 
 def build_learner(

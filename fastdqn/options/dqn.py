@@ -194,7 +194,7 @@ class AgentOptions:
     Data-efficient Rainbow, with a sixth (van Hasselt et al. 2019); Dopamine's, whose convolutions are padded and whose
     dueling streams share their hidden layer (Agarwal et al. 2021); or tiles, two convolutions that read every pixel
     once."""
-    first_weights: FirstWeights = "pytorch"
+    init: FirstWeights = "pytorch"
     """What weights begin with, but for noisy layers: PyTorch's uniform numbers; those of Xavier, larger where a layer
     has few outputs, and biases of 0 (Glorot & Bengio 2010); or those of Dopamine's Rainbow, a third larger than
     PyTorch's, and biases of 0."""
@@ -216,7 +216,7 @@ class AgentOptions:
 
     def describe(self) -> str:
         """Return a few words about the network."""
-        weights = "" if self.first_weights == "pytorch" else f" with first weights by {self.first_weights}"
+        weights = "" if self.init == "pytorch" else f" with first weights by {self.init}"
         return f"{self.network} network{weights}"
 
     def check(self) -> None:

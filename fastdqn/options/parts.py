@@ -40,7 +40,7 @@ class PartOptions:
     --max-env-steps (Schaul et al. 2016)."""
     priority_floor: float = 1e-6
     """Added to every priority (Schaul et al. 2016, epsilon of section 3.3)."""
-    priority_measure: Literal["divergence", "cross-entropy"] = "divergence"
+    priority_measure: Literal["kl", "cross-entropy"] = "kl"
     """What the priority of a distribution is: its KL divergence, 0 where it is right (Hessel et al. 2017), or its
     cross-entropy, which is never less than what is left to chance (Dopamine)."""
     distributional: bool = False

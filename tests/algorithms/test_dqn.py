@@ -271,7 +271,9 @@ def equals_a_plain_reference(options: Groups, form: Form) -> None:
             log_p = output[i, action].log_softmax(dim=0)
             losses.append(-(m * log_p).sum())
             inside = m > 0
-            priorities.append(float((m[inside] * (m[inside].log() - log_p.detach()[inside])).sum()))
+            divergence = float((m[inside] * (m[inside].log() - log_p.detach()[inside])).sum())
+            crossed = parts.priority_measure == "cross-entropy"
+            priorities.append(float(losses[-1].detach()) if crossed else divergence)
         else:
             goal = reward + discount * float(output_t[i, output_s[i].argmax()])
             losses.append((goal - output[i, action]) ** 2)

@@ -194,13 +194,13 @@ def test_dopamines_rainbow_has_three_parts_and_one_beta() -> None:
     assert on == (False, False, False, True, True)
     assert (parts.priority_exponent, parts.importance_exponent, parts.importance_final) == (0.5, 0.5, 0.5)
     assert (parts.atoms, parts.value_min, parts.value_max) == (51, -10.0, 10.0)
-    assert (parts.priority_measure, options.agent.network, options.agent.first_weights) == (
+    assert (parts.priority_measure, options.agent.network, options.agent.init) == (
         *("cross-entropy", "dopamine", "dopamine"),
     )
     said = "parts: dopamine network with first weights by dopamine, prioritized by cross-entropy (alpha 0.5, beta 0.5)"
     assert parts.describe(options.agent.describe(), options.dqn.double).startswith(said)
     dqn = parse("10_rainbow", "--agent", "dopamine-dqn").agent
-    assert (dqn.network, dqn.first_weights) == ("dopamine", "xavier")
+    assert (dqn.network, dqn.init) == ("dopamine", "xavier")
 
 
 @pytest.mark.parametrize("game", ["pong", "seaquest"])
@@ -214,7 +214,7 @@ def test_data_efficient_rainbow_is_its_papers(game: str) -> None:
     assert (parts.priority_exponent, parts.importance_exponent, parts.importance_final) == (0.5, 0.4, 1.0)
     assert parts.importance_decay == 100_000
     assert (parts.atoms, parts.value_min, parts.value_max) == (51, -10.0, 10.0)
-    assert (options.vector.num_envs, options.agent.network, options.agent.first_weights) == (1, "der", "pytorch")
+    assert (options.vector.num_envs, options.agent.network, options.agent.init) == (1, "der", "pytorch")
     assert parts.priority_measure == "cross-entropy"  # Kaixhin's Rainbow
     assert (options.agent.target_average, options.agent.act_with) == (None, "online")
     assert (shown.protocol, shown.noop_max, shown.max_frames, shown.frame_skip) == ("atari-100k", 30, 27_000 * 4, 4)
@@ -235,7 +235,7 @@ def test_dopamines_agents_of_atari_100k_are_its_papers() -> None:
     assert (parts.priority_exponent, parts.importance_exponent, parts.importance_final) == (0.5, 0.5, 0.5)
     assert (parts.atoms, parts.value_min, parts.value_max) == (51, -10.0, 10.0)
     assert (options.vector.num_envs, options.agent.network, parts.priority_measure) == (1, "dopamine", "cross-entropy")
-    assert options.agent.first_weights == "xavier"  # of convolutions; all other layers are noisy
+    assert options.agent.init == "xavier"  # of convolutions; all other layers are noisy
     assert (options.update.random_shift, options.update.random_intensity) == (0, 0.0)
     options = parse("12_atari_100k", "--game", "qbert", "--agent", "drq-eps")
     parts = options.parts
@@ -243,7 +243,7 @@ def test_dopamines_agents_of_atari_100k_are_its_papers() -> None:
     assert on == (True, True, False, False, False)
     assert (options.update.random_shift, options.update.random_intensity) == (4, 0.05)
     assert (options.vector.num_envs, options.agent.network, options.dqn.max_norm) == (1, "dopamine", None)
-    assert options.agent.first_weights == "xavier"
+    assert options.agent.init == "xavier"
 
 
 def test_the_projects_own_agent_of_atari_100k_trains_on_as_many_samples() -> None:
