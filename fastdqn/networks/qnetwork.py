@@ -84,7 +84,7 @@ class QNetwork(nn.Module):
     """A torso, a hidden layer, and values for each action; by default Nature DQN's whole network.
 
     Takes uint8 (B, C, H, W), returns float32 (B, A), or logits (B, A, Z) when its head has atoms. Weights start as
-    `first` says (noisy layers as their paper does), drawn from `generator` alone, so that a seed fixes them whatever
+    `init` says (noisy layers as their paper does), drawn from `generator` alone, so that a seed fixes them whatever
     else draws random numbers.
     """
 
@@ -97,10 +97,10 @@ class QNetwork(nn.Module):
         center_frames: bool = False,
         parts: HeadParts = HeadParts(),  # noqa: B008 - a constant
         size: Size = NATURE,
-        first: str = "pytorch",
+        init: str = "pytorch",
     ) -> None:
         super().__init__()
-        self.first = first
+        self.init = init
         channels, height, width = obs_shape
         self.torso = Torso(channels, height, width, frame_scale, center_frames, size)
         features = self.torso.features
@@ -142,10 +142,10 @@ def draw_first_weights(module: nn.Module, generator: torch.Generator) -> None:
     - "dopamine": weights in +-3^(1/4)/sqrt(fan_in), biases 0 (google/dopamine, dopamine/jax/networks.py:
       RainbowNetwork).
     """
-    first = module.first if isinstance(module, QNetwork) else "pytorch"
+    init = module.init if isinstance(module, QNetwork) else "pytorch"
     for layer in module.modules():
         if isinstance(layer, nn.Conv2d | nn.Linear):
-            bound = _bound(layer, first)
+            bound = _bound(layer, init)
         elif isinstance(layer, FactorisedNoisyLinear | IndependentNoisyLinear):
             bound = layer.bound
         else:
@@ -154,18 +154,18 @@ def draw_first_weights(module: nn.Module, generator: torch.Generator) -> None:
             layer.weight.uniform_(-bound, bound, generator=generator)
             if layer.bias is None:
                 continue
-            if first == "pytorch" or not isinstance(layer, nn.Conv2d | nn.Linear):
+            if init == "pytorch" or not isinstance(layer, nn.Conv2d | nn.Linear):
                 layer.bias.uniform_(-bound, bound, generator=generator)
             else:
                 layer.bias.zero_()
 
 
-def _bound(layer: nn.Conv2d | nn.Linear, first: str) -> float:
+def _bound(layer: nn.Conv2d | nn.Linear, init: str) -> float:
     """Return how large the first weights of a layer may be."""
     fan_in = layer.weight[0].numel()
-    if first == "xavier":
+    if init == "xavier":
         return math.sqrt(6.0 / (fan_in + layer.weight[:, 0].numel()))
-    return (3.0**0.25 if first == "dopamine" else 1.0) / math.sqrt(fan_in)
+    return (3.0**0.25 if init == "dopamine" else 1.0) / math.sqrt(fan_in)
 
 
 def draw_orthogonal_weights(module: nn.Module, generator: torch.Generator, gains: Mapping[nn.Module, float]) -> None:

@@ -9,7 +9,6 @@ from fastdqn.errors import UserError
 from fastdqn.options.fields import MOST_THREADS, above_zero, at_least, beside, between
 
 NetworkName = Literal["nature", "narrow", "wide", "der", "dopamine", "tiles"]
-FirstWeights = Literal["pytorch", "xavier", "dopamine"]
 AgentName = Literal[
     "post2017",
     "nature",
@@ -194,7 +193,7 @@ class AgentOptions:
     Data-efficient Rainbow, with a sixth (van Hasselt et al. 2019); Dopamine's, whose convolutions are padded and whose
     dueling streams share their hidden layer (Agarwal et al. 2021); or tiles, two convolutions that read every pixel
     once."""
-    init: FirstWeights = "pytorch"
+    init: Literal["pytorch", "xavier", "dopamine"] = "pytorch"
     """What weights begin with, but for noisy layers: PyTorch's uniform numbers; those of Xavier, larger where a layer
     has few outputs, and biases of 0 (Glorot & Bengio 2010); or those of Dopamine's Rainbow, a third larger than
     PyTorch's, and biases of 0."""

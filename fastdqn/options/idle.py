@@ -61,6 +61,7 @@ def idle_notes(groups: Groups, asked: Collection[str]) -> list[str]:
 
 def _all(groups: Groups) -> Iterator[_Idle]:
     run, parts, returns, dqn = groups.run, groups.parts, groups.returns, groups.dqn
+    whole = returns is not None and returns.trace_decay is not None
     if not run.checkpoints:
         yield _Idle("--checkpoint-env-steps --checkpoint-minutes --checkpoint-replay", "there are no checkpoints")
     if not (run.wandb or run.trackio):
@@ -74,21 +75,20 @@ def _all(groups: Groups) -> Iterator[_Idle]:
         if not parts.prioritized:
             draws = "--priority-exponent --priority-floor --importance-exponent --importance-final --importance-decay"
             yield _Idle(draws, "draws are uniform without --prioritized")
-        whole = returns is not None and returns.trace_decay is not None
         if not (parts.prioritized and parts.distributional) or whole:
             yield _Idle("--priority-measure", "it is of --prioritized with --distributional, without lambda-returns")
         if not parts.distributional:
             yield _Idle("--atoms --value-min --value-max", "there is no distribution, which --distributional asks for")
         else:
             yield _Idle("--loss", "distributions are learnt by their cross-entropy")
-    if returns is not None and returns.trace_decay is None:
+    if returns is not None and not whole:
         yield _Idle(
             "--block-steps --refresh-env-steps --refresh-turns --refresh-delay",
             "there are no lambda-returns, which --trace-decay asks for",
         )
-    if returns is not None and returns.trace_decay is not None and returns.refresh_env_steps is None:
+    if returns is not None and whole and returns.refresh_env_steps is None:
         yield _Idle("--refresh-turns --refresh-delay", "returns stay as they are without --refresh-env-steps")
-    if returns is not None and returns.trace_decay is not None:
+    if whole:
         yield _Idle("--target-sync", "lambda-returns have no target network")
     elif groups.agent is not None and groups.agent.target_average is not None:
         yield _Idle("--target-sync", "the target network is an average of the weights")

@@ -32,7 +32,7 @@ def test_same_seed_same_weights_whatever_else_draws() -> None:
 @pytest.mark.parametrize("first", ["pytorch", "xavier", "dopamine"])
 def test_first_weights_are_in_their_bounds(first: str) -> None:
     """Beside PyTorch's own for Xavier's, and a bound by hand for Dopamine's; a reset draws the same kind."""
-    net = QNetwork(SHAPE, 6, torch.Generator().manual_seed(0), first=first)
+    net = QNetwork(SHAPE, 6, torch.Generator().manual_seed(0), init=first)
     for _ in range(2):
         for layer in net.modules():
             if isinstance(layer, nn.Conv2d | nn.Linear):
@@ -49,7 +49,7 @@ def test_first_weights_are_in_their_bounds(first: str) -> None:
 
 def test_first_weights_of_noisy_layers_are_their_papers() -> None:
     noisy, usual = (
-        QNetwork(SHAPE, 6, torch.Generator().manual_seed(0), parts=RAINBOW, first=first)
+        QNetwork(SHAPE, 6, torch.Generator().manual_seed(0), parts=RAINBOW, init=first)
         for first in ("xavier", "pytorch")
     )
     for one, other in zip(noisy.head.parameters(), usual.head.parameters(), strict=True):

@@ -35,6 +35,9 @@ from tests.helpers.scripts import RAINBOW_CATCH, command, only_run, parse, train
         ("12_atari_100k", "--agent der --reset-keep 0.2 --refresh-env-steps 9", "--refresh-env-steps --reset-keep"),
         ("12_atari_100k", "--reset-updates 9000 --reset-keep 0.2 --horizon-updates 50", "--horizon-updates"),
         ("31_sac", "--project mine --wandb", ""),
+        ("10_rainbow", "--priority-measure cross-entropy --prioritized", "--priority-measure"),
+        ("10_rainbow", "--priority-measure kl --agent rainbow", ""),
+        ("12_atari_100k", "--agent 100k-fast --prioritized --priority-measure kl", "--priority-measure"),
     ],
 )
 def test_what_changes_nothing_is_said(script: str, words: str, idle: str) -> None:
