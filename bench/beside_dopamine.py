@@ -16,9 +16,9 @@ import dataclasses
 import json
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # where bench is, if this file is run
 
@@ -28,6 +28,11 @@ from fastdqn.cli.folders import RUNS, RunFolders, of_those_that_can, runs_of
 from fastdqn.cli.parser import parsed
 from fastdqn.envs.games import title_of
 from fastdqn.errors import RunError, UserError
+from fastdqn.options.dqn import AgentName, AgentOptions, DQNOptions, PaceOptions, UpdateOptions
+from fastdqn.options.game import GameOptions, VectorOptions
+from fastdqn.options.groups import defaults_of
+from fastdqn.options.parts import PartOptions
+from fastdqn.options.presets import changed, with_names
 from fastdqn.runs.folder import write_whole
 from fastdqn.tools.plot import COLORS, tidy
 from fastdqn.tools.reading import RunData, whole_lines
@@ -36,23 +41,46 @@ SHOWN = 3
 """Millions of Dopamine's that are drawn at least."""
 MILLION = 250_000
 """Env steps of a million frames."""
-AS_DOPAMINE = {
-    "game": {
-        "frame_skip": 4,
-        "noop_max": 0,
-        "episodic_life": False,
-        "clip_rewards": True,
-        "fire_reset": False,
-        "sticky_actions": 0.25,
-        "full_action_set": False,
-        "crop": False,
-    },
-    "dqn": {"batch_size": 8},
-    "vector": {"frame_size": 84},
-    "agent": {"network": "dopamine"},
+GAMES: Mapping[str, Any] = {
+    "frame_skip": 4,
+    "noop_max": 0,
+    "episodic_life": False,
+    "clip_rewards": True,
+    "fire_reset": False,
+    "sticky_actions": 0.25,
+    "full_action_set": False,
+    "crop": False,
 }
-"""What a run must not have been told otherwise to be comparable; the rest is the agent's. Batches are samples for each
-env step."""
+"""How Dopamine's agents play."""
+BESIDE = (
+    "name",
+    "protocol",
+    "num_envs",
+    "env_threads",
+    "profile",
+    "precision",
+    "crowded_threads",
+    "gradient_threads",
+    "report_env_steps",
+    "held_out",
+    "importance_decay",
+    "learning_rate_decay",
+)
+"""Options of the groups below that a run to be compared may set as it likes: how fast it learns, or what it looks at.
+(Schedules may be as long as they like, as those of Dopamine's agents are flat.)"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What is compared."""
+
+    game: GameOptions
+    dqn: DQNOptions
+    pace: PaceOptions
+    vector: VectorOptions
+    update: UpdateOptions
+    agent: AgentOptions
+    parts: PartOptions
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,9 +142,9 @@ def line_of(run: RunData) -> dict[str, Any]:
     if agent not in published().get(run.game, {}):
         known = ", ".join(title_of(game) for game in published())
         raise UserError(f"{run.folder}: there are no curves of {agent} on {title_of(run.game)}, only of {known}.")
-    for group, wanted in AS_DOPAMINE.items():
+    for group, wanted in as_dopamine(run.game, agent).items():
         for name, value in wanted.items():
-            if (found := run.config.get(group, {}).get(name, value)) != value:
+            if name not in BESIDE and (found := run.config.get(group, {}).get(name, value)) != value:
                 raise UserError(f"{run.folder} was not trained as Dopamine's agents: {name} is {found}, not {value}.")
     last = max(run.summary.get("env_steps", 0), max(game["env_steps"] for game in run.episodes))
     scores: list[list[float]] = [[] for _ in range(int(last // MILLION))]
@@ -139,6 +167,12 @@ def line_of(run: RunData) -> dict[str, Any]:
         "num_envs": run.config["vector"]["num_envs"],
         **{name: stamp[name] for name in ("cpu", "cores", "gpu", "threads", "packages", "commit", "time")},
     }
+
+
+def as_dopamine(game: str, agent: str) -> dict[str, dict[str, Any]]:
+    """Return the options, by group and name, with which `agent` is Dopamine's on `game`."""
+    asked = changed(defaults_of(Options), {"game": GAMES})
+    return dataclasses.asdict(with_names(asked, game, game, cast(AgentName, agent)))
 
 
 def draw_picture(lines: Sequence[dict[str, Any]], out: Path) -> None:

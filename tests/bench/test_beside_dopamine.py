@@ -12,19 +12,19 @@ import pytest
 
 from bench import beside_dopamine
 from bench.dopamine import published
+from fastdqn.options.agents import AGENTS
 from tests.helpers.trained import TrainedRuns
 
-SETTINGS = {"noop_max": 0, "episodic_life": False, "fire_reset": False, "sticky_actions": 0.25, "max_frames": 108000}
 GAMES = ((100.0, 1000), (300.0, 250_000), (50.0, 250_001), (70.0, 490_000), (1e6, 500_008))
 """Scores, and the env steps in which games ended: two in each of two millions, one in the third, which is not over."""
 
 
-def krull(runs: TrainedRuns, folder: Path, **changes: Any) -> Path:
-    """Return a run of 09 whose files say that it was dopamine-dqn on Krull."""
+def krull(runs: TrainedRuns, folder: Path, group: str = "game", **changes: Any) -> Path:
+    """Return a run of 09 whose files say that it was dopamine-dqn on Krull, but for `changes` in a group."""
     shutil.copytree(runs["09"], folder)
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    config["game"].update({"name": "krull", **SETTINGS, **changes})
-    config["dqn"].update({"agent": "dopamine-dqn", "batch_size": 8})
+    config |= beside_dopamine.as_dopamine("krull", "dopamine-dqn")
+    config[group].update(changes)
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     (folder / "summary.json").unlink()
     write_games(folder, GAMES)
@@ -61,19 +61,41 @@ def test_means_of_millions_that_are_over(runs: TrainedRuns, tmp_path: Path, caps
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("group", "change", "said"),
     [
-        ({"sticky_actions": 0.0}, "was not trained as Dopamine's agents: sticky_actions is 0.0, not 0.25"),
-        ({"episodic_life": True}, "episodic_life is True, not False"),
-        ({"name": "alien"}, "there are no curves of dopamine-dqn on Alien, only of Breakout, Freeway, Krull"),
+        ("game", {"sticky_actions": 0.0}, "was not trained as Dopamine's agents: sticky_actions is 0.0, not 0.25"),
+        ("game", {"episodic_life": True}, "episodic_life is True, not False"),
+        ("game", {"name": "alien"}, "there are no curves of dopamine-dqn on Alien, only of Breakout, Freeway, Krull"),
+        ("agent", {"network": "nature"}, "network is nature, not dopamine"),
+        ("agent", {"init": "pytorch"}, "init is pytorch, not xavier"),
+        ("parts", {"priority_measure": "kl", "prioritized": True}, "prioritized is True, not False"),
+        ("dqn", {"learning_rate": 1e-4}, "learning_rate is 0.0001, not 6.25e-05"),
+        ("update", {"random_shift": 4}, "random_shift is 4, not 0"),
     ],
 )
 def test_other_runs_are_one_sentence(
-    runs: TrainedRuns, tmp_path: Path, capsys: pytest.CaptureFixture[str], change: dict[str, Any], said: str
+    runs: TrainedRuns, tmp_path: Path, capsys: pytest.CaptureFixture[str], group: str, change: dict[str, Any], said: str
 ) -> None:
-    folder = krull(runs, tmp_path / "run", **change)
+    folder = krull(runs, tmp_path / "run", group, **change)
     assert beside_dopamine.main([str(folder), "--out", str(tmp_path / "out")]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_what_agents_are_compared_by() -> None:
+    """Everything that an agent by paper sets, and what neither agents nor games are made of is free."""
+    rainbow = beside_dopamine.as_dopamine("krull", "dopamine-rainbow")
+    agent = AGENTS["dopamine-rainbow"]
+    named = {
+        (group, name): value
+        for changes in (agent.settings, agent.parts)  # parts last: 3 steps instead of 1
+        for group, options in changes.items()
+        for name, value in options.items()
+        if group != "run" and name != "importance_decay"
+    }
+    assert ("parts", "priority_measure") in named
+    assert named == {(group, name): rainbow[group][name] for group, name in named}
+    assert not {name for _, name in named} & set(beside_dopamine.BESIDE)
+    assert rainbow["game"]["sticky_actions"] == 0.25
 
 
 def test_a_run_without_a_million_frames_and_damaged_lines_are_one_sentence(
