@@ -138,7 +138,7 @@ def line_of(run: RunData) -> dict[str, Any]:
     Raises:
         UserError: it is too short, or was not trained as Dopamine's agents were.
     """
-    agent = str(run.config["dqn"].get("agent"))
+    agent = str(run.config.get("dqn", {}).get("agent"))
     if agent not in published().get(run.game, {}):
         known = ", ".join(title_of(game) for game in published())
         raise UserError(f"{run.folder}: there are no curves of {agent} on {title_of(run.game)}, only of {known}.")
@@ -156,7 +156,10 @@ def line_of(run: RunData) -> dict[str, Any]:
             elapsed = float(game["elapsed"])
     if not scores or not all(scores):
         raise UserError(f"{run.folder} has not played a million frames to their end.")
-    stamp: dict[str, Any] = json.loads((run.folder / "environment.json").read_text(encoding="utf-8"))
+    try:
+        stamp: dict[str, Any] = json.loads((run.folder / "environment.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{run.folder} does not say on which machine it was trained: {error}.") from error
     return {
         "game": run.game,
         "agent": agent,
@@ -218,7 +221,7 @@ def _legend(figure: Any, colors: dict[str, str]) -> None:
     words: list[str] = []
     for agent, color in colors.items():
         handles += [Line2D([], [], color=color, marker="o"), Patch(color=color, alpha=0.2)]
-        words += [f"{agent}, a run", "Dopamine's own: mean and range of 5 runs"]
+        words += [f"{agent}, a run", "Dopamine's own: mean (dashed) and range of 5 runs"]
     figure.legend(handles, words, loc="outside lower center", ncols=2, frameon=False, fontsize=9)
 
 

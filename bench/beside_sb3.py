@@ -41,6 +41,14 @@ from fastdqn.runs.machine import environment
 
 WARMUP = 2.0  # seconds after the first update that do not count in a speed
 OURS, THEIRS = "31", "Stable-Baselines3"
+THEIRS_ALWAYS = {
+    "adam_epsilon": 1e-8,
+    "steps_per_update": 1,
+    "newest_in_batch": False,
+    "max_norm": None,
+    "orthogonal": False,
+}
+"""What theirs has, whatever it is asked for: with other settings of 31 the two are not compared."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,9 +113,17 @@ def ours(options: Options, runs: Path, words: list[str]) -> list[str]:
 
 
 def theirs(options: Options, config: Mapping[str, Any], threads: int, games: int) -> list[str]:
-    """Return the command of Stable-Baselines3, with the settings of 31's config.json."""
+    """Return the command of Stable-Baselines3, with the settings of 31's config.json.
+
+    Raises:
+        UserError: these have something that it cannot be told.
+    """
+    sac = config["sac"]
+    if unlike := [name for name, value in THEIRS_ALWAYS.items() if sac.get(name, value) != value]:
+        raise UserError(f"Stable-Baselines3 cannot be told --{unlike[0].replace('_', '-')} as 31 has it here.")
     names = ("learning_rate", "batch_size", "gamma", "replay_size", "replay_initial", "target_average")
-    asked = {name: config["sac"][name] for name in names}
+    names += ("hidden", "temperature", "initial_temperature", "target_entropy")
+    asked = {name: sac[name] for name in names}
     asked |= {"game": options.game, "seed": options.seed, "threads": threads, "env_steps": options.max_env_steps}
     asked |= {"evaluation_games": games, "evaluation_seed": 10_000 + options.seed}
     return [sys.executable, str(ROOT / "bench" / "sb3_sac.py"), json.dumps(asked)]

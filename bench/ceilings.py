@@ -67,7 +67,7 @@ class Ceiling:
     wrappers: Literal["classic", "opencv", "vector"] = "classic"
     """How the game is presented (env)."""
     num_envs: int | None = None
-    """Games played at once, with the vector wrappers (env)."""
+    """Games played at once, with the vector wrappers (env); by default the agent's."""
     env_threads: int | None = None
     """Threads that the emulators play in, with the vector wrappers (env)."""
     form: Literal["plain", "fast", "a2c", "ppo", "sac"] = "plain"
@@ -116,7 +116,7 @@ def options_of(ceiling: Ceiling) -> Options:
             "run": {"device": ceiling.device, "threads": ceiling.threads},
             "dqn": {} if ceiling.double is None else {"double": ceiling.double},
             "vector": {
-                "num_envs": ceiling.num_envs,
+                **({} if ceiling.num_envs is None else {"num_envs": ceiling.num_envs}),
                 "env_threads": ceiling.env_threads,
                 "frame_size": ceiling.frame_size,
             },

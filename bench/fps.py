@@ -140,6 +140,7 @@ def time_script(row: Row, options: BenchOptions, device: str) -> dict[str, Any]:
         "peak_device_bytes": summary["peak_device_bytes"],
         "profile": summary["profile"],
         "bootstrap": config.get("returns", {}).get("trace_decay") is None,
+        "crop": config.get("game", {}).get("crop", False),
     }
 
 
@@ -161,10 +162,10 @@ def time_ceiling(what: str, words: list[str], options: BenchOptions, device: str
 def ceilings_of(row: Row, trial: dict[str, Any], options: BenchOptions) -> dict[str, tuple[str, ...]]:
     """Return the words that ask for the two ceilings of a row: what its games and its update do alone.
 
-    None for one with an algorithm or a network that bench/ceilings.py cannot be asked for.
+    None for one with an algorithm, a network or frames that bench/ceilings.py cannot be asked for.
     """
     words = [part for word in (*options.extra, *row.extra) for part in word.split("=", 1)]
-    if "--hidden" in words or _is_ppo_thread(words):
+    if "--hidden" in words or _is_ppo_thread(words) or trial.get("crop"):
         return {}
 
     def given(*names: str) -> list[str]:

@@ -38,6 +38,9 @@ def main() -> int:
         buffer_size=asked["replay_size"],
         learning_starts=asked["replay_initial"],
         tau=asked["target_average"],
+        ent_coef=f"auto_{asked['initial_temperature']}" if asked["temperature"] is None else asked["temperature"],
+        target_entropy="auto" if asked["target_entropy"] is None else asked["target_entropy"],
+        policy_kwargs={"net_arch": [asked["hidden"], asked["hidden"]]},
         **settings,
     )
     began = time.perf_counter()

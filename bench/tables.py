@@ -252,8 +252,8 @@ def curves(page: Page, sources: Sources) -> str:
         rows.append([*told, f"{line['minutes']:.0f}"])
     heads = ["game", "agent", "seed", *(f"{million + 1} million frames" for million in millions), "minutes"]
     where = " / ".join(sorted({machine(line) for line in lines}))
-    note = f"Here / Dopamine's mean (range) of five seeds. {where}, {software(lines)}; "
-    return grid(heads, rows, f"{note}{page.data('data', f'{sources.curves}.jsonl')}.")
+    note = "Here / Dopamine's mean (range) of five seeds; minutes until the end of these millions"
+    return grid(heads, rows, f"{note}. {where}, {software(lines)}; {page.data('data', f'{sources.curves}.jsonl')}.")
 
 
 MAKERS = (

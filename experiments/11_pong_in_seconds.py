@@ -86,7 +86,8 @@ def train(options: Options) -> Run:
         )
         for number, group in enumerate(games.groups)
     ]
-    recorder = Recorder(replay, shown, dqn.replay_initial)
+    holds = dqn.replay_size // games.num_envs * games.num_envs
+    recorder = Recorder(replay, shown, min(dqn.replay_initial, holds))
     trial = FreezeTrial(freeze.freeze_share, freeze.freeze_slack)
 
     def eager(count: int) -> list[Metrics]:

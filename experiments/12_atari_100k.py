@@ -86,7 +86,7 @@ def train(options: Options) -> Run:
         update = Graphed(eager, replay.generator, learner.noise)
         policy.greedy = GraphedActions(lambda: act(replay.stacks()), learner.noise)
 
-    notes = (*notes, evaluation.describe())
+    notes = (*notes, *options.resets.describe(options.dqn.n_step, dqn.gamma), evaluation.describe())
     with (
         background_on(device) as background,
         Run(__file__, options, device, "vector", notes, PROGRESS, dqn.replay_initial) as run,

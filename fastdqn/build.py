@@ -154,7 +154,7 @@ def games_on_device(
     """
     device, seeds, vector = ranks.place(run, vector)
     returns = None if returns is None or returns.trace_decay is None else returns
-    check_games(num_envs_of(vector), run, dqn, pace, returns)  # before memory is taken for them
+    check_games(num_envs_of(vector), run, dqn, pace, returns, game.frame_stack)  # before memory is taken for them
     wait = first_calls(device)
     try:
         envs, note = build_games(game, vector, seeds.env, groups=None if turns is None else turns.game_groups)
@@ -308,7 +308,12 @@ def build_policy(greedy: Callable[[], NDArray[np.int64]], envs: VectorEnv, seeds
 
 
 def check_games(
-    count: int, run: RunOptions, dqn: DQNOptions, pace: PaceOptions, returns: ReturnOptions | None = None
+    count: int,
+    run: RunOptions,
+    dqn: DQNOptions,
+    pace: PaceOptions,
+    returns: ReturnOptions | None = None,
+    frame_stack: int = 4,
 ) -> None:
     """Refuse more games at once than the memory holds, and a run or a replay that is too short for so many.
 
@@ -325,14 +330,16 @@ def check_games(
         )
     if returns is not None:
         block = returns.block_steps
-        for name, size, rows in (("initial", dqn.replay_initial, block + 1), ("size", dqn.replay_size, 3 * block)):
+        most_rows = max(3 * block, block + frame_stack + 2)  # with whole stacks, and returns that are known
+        for name, size, rows in (("initial", dqn.replay_initial, block + 1), ("size", dqn.replay_size, most_rows)):
             least = rows * count
             if size < least:
                 raise UserError(
                     f"--replay-{name} {size} is too small for blocks of {returns.block_steps} env steps of {count} "
                     f"games; it must be at least {least}."
                 )
-    if most is not None and most <= dqn.replay_initial + pace.steps + count:
+    first = -(-dqn.replay_initial // pace.steps) * pace.steps  # made once the games' step in which it falls is over
+    if most is not None and most < first + count:
         raise UserError(
             f"--max-env-steps {most} ends the run of {count} games before its first update, which waits for "
             f"--replay-initial {dqn.replay_initial} transitions; raise the first or lower the second."

@@ -9,6 +9,12 @@ class UserError(Exception):
     exit_code = 2
 
 
+class CheckpointError(UserError):
+    """A checkpoint that cannot be resumed, whatever the options: printed as one sentence, exit code 3."""
+
+    exit_code = 3
+
+
 class RunError(Exception):
     """A run that cannot go on (disk full, a dead player): printed as it is, exit code 1."""
 

@@ -8,7 +8,7 @@ process was started to ignore it (nohup), SIGHUP, which a terminal sends when it
   processes and leaves at once.
 
 The exit code is 128 + the signal's number: 130 after Ctrl-C. Child processes ignore SIGINT, so that
-the parent alone decides how a run ends.
+the parent alone decides how a run ends; programs that they start do not.
 
 Where Python has not got the packages that the imports need, the process ends with one sentence that says so.
 """
@@ -137,7 +137,7 @@ def signals_blocked() -> Generator[None]:
 
 
 def unblock_signals() -> None:
-    """Let signals through again, in a child that ignores them: what it starts itself need not be deaf."""
+    """Let signals through again, in a child that does nothing at them: what it starts itself need not be deaf."""
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _asking())
 
@@ -167,8 +167,16 @@ def _on_signal(number: int, _frame: FrameType | None) -> None:
     if not _running or _held or _received >= FORCED_EXIT_AFTER:
         _tell(b"\nInterrupted.\n")
         kill_children()
+        show_cursor()
         os._exit(128 + _first)
     _tell(b"\nStopping; press Ctrl-C again to leave at once, without a checkpoint.\n")
+
+
+def show_cursor() -> None:
+    """Show the cursor again, which a progress display hides, before the process ends at once."""
+    with contextlib.suppress(OSError):
+        if os.isatty(1):
+            os.write(1, b"\x1b[?25h")
 
 
 def _tell(words: bytes) -> None:
@@ -186,12 +194,15 @@ def install() -> None:
         return
     spawning = getattr(multiprocessing.current_process(), "_inheriting", False)
     is_child = spawning or multiprocessing.parent_process() is not None
-    handler = signal.SIG_IGN if is_child else _on_signal
-    signal.signal(signal.SIGINT, handler)
-    signal.signal(signal.SIGTERM, handler)
-    closed = getattr(signal, "SIGHUP", None)  # Windows has none
-    if closed is not None and signal.getsignal(closed) is not signal.SIG_IGN:
-        signal.signal(closed, handler)
+    for number in _asking():
+        if number in (signal.SIGINT, signal.SIGTERM) or signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, be_deaf if is_child else _on_signal)
+            if is_child and hasattr(signal, "siginterrupt"):  # Windows has none
+                signal.siginterrupt(number, False)
+
+
+def be_deaf(_number: int, _frame: FrameType | None) -> None:
+    """Do nothing at a signal. Other than `signal.SIG_IGN`, programs that this process starts do not inherit that."""
 
 
 def _age() -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import os
 import sys
@@ -30,14 +31,15 @@ def console() -> Console:
 
 def say(sentence: str) -> None:
     """Print a line on standard output, if somebody reads it."""
-    with _unbroken(_stdout()):
-        print(sentence, file=_stdout(), flush=True)
+    _write(f"{sentence}\n", _stdout())
+    _Unbroken().flush()
 
 
 def complain(sentence: str) -> None:
     """Print a line on standard error, if somebody reads it."""
-    with _unbroken(sys.stderr):
-        print(sentence, file=sys.stderr, flush=True)
+    _write(f"{sentence}\n", sys.stderr or _nowhere())
+    with _unbroken(sys.stderr or _nowhere()):
+        (sys.stderr or _nowhere()).flush()
 
 
 class _Unbroken(io.TextIOBase):
@@ -48,8 +50,7 @@ class _Unbroken(io.TextIOBase):
         return _stdout().encoding or "utf-8"
 
     def write(self, text: str, /) -> int:
-        with _unbroken(_stdout()):
-            _stdout().write(text)
+        _write(text, _stdout())
         return len(text)
 
     def flush(self) -> None:
@@ -64,8 +65,24 @@ class _Unbroken(io.TextIOBase):
 
 
 def _stdout() -> TextIO:
-    out: Any = sys.stdout
+    out: Any = sys.stdout or _nowhere()
     return getattr(out, "rich_proxied_file", out)  # what stands for it while rich shows something that moves
+
+
+@functools.cache
+def _nowhere() -> TextIO:
+    """Return what is written to where a standard stream was closed before the process began."""
+    return open(os.devnull, "w")  # noqa: PTH123 - no path, and open to the end
+
+
+def _write(text: str, stream: TextIO) -> None:
+    """Write to a stream, if somebody reads it; what its encoding lacks becomes a question mark."""
+    with _unbroken(stream):
+        try:
+            stream.write(text)
+        except UnicodeEncodeError:
+            known = stream.encoding or "ascii"
+            stream.write(text.encode(known, "replace").decode(known))
 
 
 @contextlib.contextmanager

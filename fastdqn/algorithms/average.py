@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from fastdqn.foreach import lerp_all
+from fastdqn.foreach import copy_all, lerp_all
 from fastdqn.states import NothingUnfinished, Part, on_cpu
 
 EVERY = 10
@@ -42,7 +42,11 @@ class AveragedWeights(NothingUnfinished):
 
     def updated(self, updates: int) -> None:
         """Look at the weights, after so many updates, if it is time to."""
-        if self._share is not None and updates % EVERY == 0:
+        if self._share is None:
+            return
+        if updates < EVERY:  # so that a run that ends before the first look does not leave its first weights
+            copy_all(self._means, self._weights)
+        elif updates % EVERY == 0:
             lerp_all(self._means, self._weights, max(self._share, EVERY / updates))
 
     def state(self) -> dict[str, Any]:

@@ -78,7 +78,7 @@ def evaluate(options: Evaluate) -> int:
             try:
                 agent = load_agent(folder, device, options.game, best=options.weights == "best")
                 if not said:
-                    said = f"{options.protocol}: {_about(agent, options.protocol)}"
+                    said = f"{options.protocol}: {_about(agent, options.protocol)}{_changed(options)}"
                     say(said)
                 mean = _evaluated(agent, folder, options)
             except UserError as error:
@@ -112,6 +112,14 @@ def _about(agent: Agent, protocol: str) -> str:
     return f"{game} as the run was trained, with {how}, {chosen.episodes} games unless said otherwise"
 
 
+def _changed(options: Evaluate) -> str:
+    """Return what else was asked for than the protocol says."""
+    said = [] if options.episodes is None else [f"{options.episodes:,} games"]
+    said += [] if options.env_steps is None else [f"games that begin within {options.env_steps:,} env steps"]
+    said += [] if options.epsilon is None else [f"epsilon {options.epsilon:g}"]
+    return f"; here {', '.join(said)}" if said else ""
+
+
 def _check(options: Evaluate) -> None:
     at_least(options.episodes, 1, "--episodes")
     at_least(options.env_steps, 1, "--env-steps")
@@ -132,6 +140,7 @@ def _evaluated(agent: Agent, run: Path, options: Evaluate) -> float | None:
     """
     from fastdqn.envs import games
     from fastdqn.runs.folder import write_json
+    from fastdqn.tools.evaluate import epsilon_of
     from fastdqn.tools.evaluate import evaluate as play
 
     began, shown = time.monotonic(), [time.monotonic()]
@@ -167,7 +176,7 @@ def _evaluated(agent: Agent, run: Path, options: Evaluate) -> float | None:
     beside = ("runs", "runs_dir", "device", "game")
     asked = {name: value for name, value in dataclasses.asdict(options).items() if name not in beside}
     try:
-        write_json(path, {**asked, **found})
+        write_json(path, {**asked, "epsilon": epsilon_of(agent, options.protocol, options.epsilon), **found})
     except OSError as error:
         raise RunError(f"Cannot write {path}: {error.strerror}.") from error
     say(f"{run}: {_sentence(found)}; written: {path.name}")

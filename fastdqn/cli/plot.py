@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from fastdqn.cli.folders import RUNS, RunFolders, folders_of, leave_out, runs_of
+from fastdqn.cli.folders import RUNS, RunFolders, folders_of, leave_out, of_those_that_can, runs_of
 from fastdqn.errors import UserError
 from fastdqn.options.fields import at_least
 from fastdqn.terminal import say
@@ -50,9 +50,11 @@ def plot(options: Plot) -> int:
         raise UserError("Speeds are drawn over minutes; leave out --over.")
     runs = runs_of(options.runs, options.runs_dir, games=options.what == "score")
     from fastdqn.tools.labels import grouped, one_by_one
-    from fastdqn.tools.plot import draw_curves, draw_speeds
+    from fastdqn.tools.plot import draw_curves, draw_speeds, speeds_of
     from fastdqn.tools.reading import chosen
 
+    if options.what == "speed":
+        runs = of_those_that_can(lambda run: (speeds_of(run), run)[1], runs)
     groups = one_by_one(grouped(runs)) if options.each else grouped(runs)
     for members in (members for labels in groups.values() for members in labels.values()):
         kind = chosen(members)

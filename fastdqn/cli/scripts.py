@@ -33,6 +33,14 @@ if TYPE_CHECKING:
     from fastdqn.runs.run import Run
 
 OptionsT = TypeVar("OptionsT")
+SETTLED: tuple[tuple[str, str], ...] = (
+    ("vector", "num_envs"),
+    ("ppo", "learning_rate_decay"),
+    ("players", "players"),
+    ("sessions", "sessions"),
+    ("parts", "importance_decay"),
+)
+"""Options, by group and field, whose None the beginning of a run replaces by a number."""
 
 
 def start(
@@ -45,8 +53,8 @@ def start(
 ) -> NoReturn:
     """Run a script: parse, train, play fresh games if that was solved, and leave with its exit code.
 
-    0 after a run that ended by itself, 130 after Ctrl-C, 2 for a mistake in the options, 1 for a run that failed, or
-    that could not be saved after Ctrl-C.
+    0 after a run that ended by itself, 130 after Ctrl-C, 2 for a mistake in the options, 3 for a checkpoint that cannot
+    be resumed, 1 for a run that failed, or that could not be saved after Ctrl-C.
 
     Args:
         train: of the script, whose name is its file's; returns its run, or an exit code if it was none of its own.
@@ -188,6 +196,8 @@ def _defaults(options_type: type[OptionsT], words: Sequence[str], game: str, dev
     explores = chosen.dqn is not None and AGENTS[chosen.dqn.agent].explores
     if chosen.parts is not None and not explores and flag("noisy", words, chosen.parts.noisy):
         defaults = changed(defaults, NO_EPSILON)
+    if chosen.parts is not None and value_of("--noise", words) == "independent":
+        defaults = changed(defaults, {"parts": {"noisy_sigma": None}})  # an agent's is that of the factorised noise
     if chosen.freeze is not None and chosen.dqn is not None:
         from fastdqn.execution.devices import has_gpu
 
@@ -288,8 +298,18 @@ def _resumed(
     saved = changed(options_from(options_type, header.config), {"run": anew})
     games.refuse_code(folder, groups_of(saved).game.name, value_of("--game", words))
     options = parsed(options_type, _with_game_of(saved, words), saved, description, pairs=True)
+    options = _as_settled(options, saved)
     _refuse_changes(saved, options, str(header.path))
     return changed(options, {"run": {"resume": str(folder)}})
+
+
+def _as_settled(options: OptionsT, saved: OptionsT) -> OptionsT:
+    """Return `options` with what the run's beginning settled, where they leave that open again."""
+    for group, name in SETTLED:
+        now, before = getattr(options, group, None), getattr(saved, group, None)
+        if now is not None and getattr(now, name) is None:
+            options = changed(options, {group: {name: getattr(before, name)}})
+    return options
 
 
 def _refuse_changes(saved: Any, options: Any, where: str) -> None:

@@ -18,12 +18,9 @@ import filelock
 
 from fastdqn.cli.train import run_as_main
 from fastdqn.terminal import complain
-from fastdqn.tools.sweep.jobs import note_end
+from fastdqn.tools.sweep.jobs import LOCK, WAIT_SECONDS, note_end
 
-LOCK = "worker.lock"
 LOOK_SECONDS = 0.5
-WAIT_SECONDS = 150.0
-"""For which a worker waits for one before it, whose sweep was killed, to write its checkpoint."""
 LAST_SECONDS = 120.0
 """After which a worker without a sweep ends, whatever it is doing."""
 

@@ -4,6 +4,7 @@ continuous ones, say Pendulum-v1.
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, cast
 
 import gymnasium
@@ -55,7 +56,14 @@ class BoxEnv(OwnEnv):
     def _made(self) -> gymnasium.Env[Any, Any]:
         try:
             known = gymnasium.spec(self.name)
-            return gymnasium.make(known, render_mode="rgb_array", disable_env_checker=True)
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message=".*render_mode.*")  # who watches one without is told so
+                try:
+                    return gymnasium.make(known, render_mode="rgb_array", disable_env_checker=True)
+                except TypeError as error:
+                    if "render_mode" not in str(error):
+                        raise
+                    return gymnasium.make(known, disable_env_checker=True)
         except gymnasium.error.DependencyNotInstalled as error:
             said = f"{plain_said_of(error)}{_extra_for(error)}"
             raise UserError(f"{self.name} needs a package that is missing: {said}.") from error

@@ -6,10 +6,12 @@ with them is one sentence: UserError for what they are, RunError for what their 
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import sys
 import sysconfig
 import traceback
+import weakref
 from pathlib import Path
 from typing import Any, cast
 
@@ -52,6 +54,7 @@ class OwnEnv(gymnasium.Env[Any, Any]):
     def __init__(self, name: str, frame_limit: int) -> None:
         self.name = name
         self.env = self._made()
+        self._closed = weakref.finalize(self, _close, self.env)  # at the end of the process at the latest
         self.metadata = self.env.metadata
         actions: Any = getattr(self.env, "action_space", None)
         shown: Any = getattr(self.env, "observation_space", None)
@@ -94,7 +97,8 @@ class OwnEnv(gymnasium.Env[Any, Any]):
             raise self._failure("step", error) from error
 
     def close(self) -> None:
-        self.env.close()
+        """Close it, once; what it raises then is dropped."""
+        self._closed()
 
     def _made(self) -> gymnasium.Env[Any, Any]:
         factory = _loaded(self.name)
@@ -167,6 +171,11 @@ class WholePicture(gymnasium.ObservationWrapper[Any, Any, Any]):
         frame = self._store.new()
         cv2.resize(gray, self._size, dst=frame[0], interpolation=cv2.INTER_AREA)
         return frame
+
+
+def _close(env: gymnasium.Env[Any, Any]) -> None:
+    with contextlib.suppress(Exception, SystemExit):
+        env.close()
 
 
 def _loaded(path: str) -> Any:

@@ -295,7 +295,7 @@ class Crew(NothingUnfinished):
         """Return what each player, which waits for its turn, answers to its request; None if one does not in time."""
         for player, request in enumerate(requests):
             self.ask(player, request)
-        said = [child.receive(PATIENCE) for child in self._children]
+        said = [child.receive(PATIENCE, busy=True) for child in self._children]  # games may be played again
         return None if any(one is None for one in said) else said
 
 

@@ -59,7 +59,7 @@ def on_ray(member: Member, world: int, address: str | None = None) -> int:
     here = address is None
     with (
         _environment(_quiet_ray(here)),
-        tempfile.TemporaryDirectory(prefix="fastdqn-ray-") as folder,
+        tempfile.TemporaryDirectory(prefix="fastdqn-ray-", ignore_cleanup_errors=True) as folder,
         StopLine(_LOOPBACK if here else _own_address(), world) as line,
     ):
         reached = line.reached_by(member, together=here)
@@ -83,7 +83,7 @@ def on_spark(member: Member, world: int, local: bool, address: str | None = None
     address = address or os.environ.get("SPARK_MASTER") or f"local[{world}]"
     here = local or address.startswith("local")
     with (
-        tempfile.TemporaryDirectory(prefix="fastdqn-spark-") as folder,
+        tempfile.TemporaryDirectory(prefix="fastdqn-spark-", ignore_cleanup_errors=True) as folder,
         _environment(_quiet_spark(Path(folder), world, here)),
         StopLine(_LOOPBACK if here else _own_address(), world) as line,
     ):

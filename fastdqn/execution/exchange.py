@@ -136,8 +136,8 @@ class Exchanges:
     def pids_here(self) -> list[int]:
         """Return the process ids of the ranks on this machine, this one's among them."""
         here = this_machine()
-        # While a run is resumed, rank 0 reads its checkpoint first.
-        return [int(pid) for pid, there in self.gather([os.getpid(), here], self._timeout) if there == here]
+        # While a run is resumed, rank 0 reads its checkpoint first, and plays its games again.
+        return [int(pid) for pid, there in self.gather([os.getpid(), here], math.inf) if there == here]
 
     def collect(self, data: bytes) -> list[bytes]:
         """Return the `data` of all ranks on rank 0, which alone gets them; nothing elsewhere."""

@@ -29,7 +29,9 @@ def _begin(parent: int, folder: str, modules: Sequence[str]) -> None:
         folder: of the server's socket, which is removed in the end.
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
+        if signal.getsignal(number) is not signal.SIG_IGN or number != signal.SIGHUP:  # nohup's stays for all
+            signal.signal(number, _be_deaf)
+            signal.siginterrupt(number, False)
     server = os.getpid()
 
     def clean_up() -> None:
@@ -50,6 +52,10 @@ def _begin(parent: int, folder: str, modules: Sequence[str]) -> None:
             importlib.import_module(name)
     signal.setitimer(signal.ITIMER_REAL, 0.0)
     signal.signal(signal.SIGALRM, before)
+
+
+def _be_deaf(*_: object) -> None:
+    """Do nothing at a signal, as `fastdqn.process.be_deaf`."""
 
 
 if TASK in os.environ:

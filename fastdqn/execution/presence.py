@@ -2,8 +2,9 @@
 
 A collective operation says neither who has not come nor why. So each rank says every half second, from a thread of its
 own, that it lives and how many exchanges it has begun; that it failed, before it leaves; and that it leaves because the
-run is over. A line that ends without that, or is silent for too long, is a rank that is gone: rank 0 tells the others,
-and whoever has not noticed some seconds later is ended where it hangs.
+run is over. (Code that holds Python's lock for seconds holds up that thread, too.) A line that ends without that, or is
+silent for too long, is a rank that is gone: rank 0 tells the others, and whoever has not noticed some seconds later is
+ended where it hangs.
 """
 
 from __future__ import annotations
@@ -194,7 +195,7 @@ class Presence:
         line.heard = time.monotonic()
         *messages, line.unread = (line.unread + data).split(b"\n")
         for message in messages:
-            with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
+            with contextlib.suppress(Exception):  # a stranger's line may be anything
                 self._hear(line, json.loads(message))
         if not data or len(line.unread) > LONGEST:
             self._ended(line)
@@ -261,6 +262,7 @@ class Presence:
                 if not self._quiet:
                     complain(f"error: {self.lost}")
                 process.kill_children()
+                process.show_cursor()
                 os._exit(1)
 
 

@@ -2,7 +2,8 @@
 
 The child gets a bounded queue, on which it puts messages, and a pipe, on which it is asked to stop. Whatever ends one
 side ends the other: an exception in the child is raised in the parent, a RunError as it is and any other with its
-traceback, a killed or hung child is noticed, a child whose parent is gone leaves.
+traceback, a killed or hung child is noticed (but for one that is stopped in the middle of a message, whose rest its
+parent waits for), a child whose parent is gone leaves.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from fastdqn.execution.starting import ONE_THREAD, start, starter
 
 POLL_SECONDS = 0.2
 """How long the parent waits for a message before it looks for signals and a dead child."""
+PAUSE_SECONDS = 5.0
+"""Between two looks, after which a silent child has as long as ever: it may have stood still with its parent."""
 LEAVE_SECONDS = 4.0
 """How long a child has to leave after it was asked to, before it is killed."""
 SERVER_LOST = 255
@@ -86,6 +89,7 @@ class ChildProcess:
         self._called = f"The {name} process"
         self._timeout = timeout
         self._seen: psutil.Process | None = None
+        self._looked = self._woke = time.monotonic()
         self._queue: Any = context.Queue(maxsize=capacity)
         # A pipe, not an Event: an Event's lock would stay locked for ever if the child were killed while holding it.
         control, child_end = context.Pipe()
@@ -123,18 +127,19 @@ class ChildProcess:
         with contextlib.suppress(OSError):
             self._control.send(request)
 
-    def receive(self, patience: float = 0.0) -> Any:
+    def receive(self, patience: float = 0.0, busy: bool = False) -> Any:
         """Return the next message; None once a signal asks this process to stop.
 
         Args:
             patience: seconds for which a message is waited for all the same.
+            busy: whether the child has something to do that may take any time, and so does not count as hung.
 
         Raises:
             RunError: the child died, failed (its traceback is part of the message) or has hung.
         """
         waiting_since = time.monotonic()
         while True:
-            message = self.look(waiting_since, POLL_SECONDS)
+            message = self.look(time.monotonic() if busy else waiting_since, POLL_SECONDS)
             if message is not None:
                 return message
             late = time.monotonic() - waiting_since >= patience
@@ -151,7 +156,10 @@ class ChildProcess:
         Raises:
             RunError: the child died, failed (its traceback is part of the message) or has hung.
         """
-        alive = self._process.is_alive()
+        alive, now = self._process.is_alive(), time.monotonic()
+        if now - self._looked > PAUSE_SECONDS:  # this process has stood still itself, say with its child by Ctrl-Z
+            self._woke = now
+        heard = max(heard, self._woke)
         try:
             return self._queue.get(timeout=seconds) if seconds else self._queue.get_nowait()
         except queue.Empty:
@@ -164,6 +172,8 @@ class ChildProcess:
         except (EOFError, OSError):
             if not process.stop_signal():
                 raise self._failed() from None
+        finally:
+            self._looked = time.monotonic()
         return None
 
     def queued(self) -> int:

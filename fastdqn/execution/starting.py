@@ -34,11 +34,22 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THRE
 
 def starter() -> Any:
     """Return the context of multiprocessing by which children start, and what they share with this process."""
-    if sys.platform != "linux" or len(tempfile.gettempdir()) > LONGEST_FOLDER:
+    if sys.platform != "win32":
+        with process.signals_blocked():  # the tracker of what is shared outlives a closed terminal, and cleans up
+            multiprocessing.resource_tracker.ensure_running()
+    if sys.platform != "linux" or not _has_room_for_a_socket():
         return torch.multiprocessing.get_context("spawn")
     context: Any = torch.multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([fork_server.__name__])
     return context
+
+
+def _has_room_for_a_socket() -> bool:
+    """Tell whether there is a folder for temporary files, and its path is short enough."""
+    try:
+        return len(tempfile.gettempdir()) <= LONGEST_FOLDER
+    except OSError:
+        return False
 
 
 def start(child: Any) -> None:

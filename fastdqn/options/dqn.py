@@ -164,7 +164,7 @@ class UpdateOptions:
     random (Kostrikov et al. 2020: 4)."""
     random_intensity: float = 0.0
     """How much the brightness of the observations of an update varies: 1 plus this times a normal number between -2
-    and 2 (Schwarzer et al. 2020: 0.05)."""
+    and 2 (Schwarzer et al. 2020: 0.05). With --center-frames what varies is how far they are from the mean frame."""
     final_learning_rate: float | None = None
     """Step size of the optimiser at the end of --learning-rate-decay; by default it stays as it is."""
     learning_rate_decay: int = 250_000

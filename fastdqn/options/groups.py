@@ -77,7 +77,7 @@ class Groups:
             return
         steps = 1 if self.pace is None else self.pace.steps
         self._check_first_update(dqn.replay_initial, steps, self.world)
-        if steps * self.world > dqn.target_sync:
+        if self._copies_target and steps * self.world > dqn.target_sync:
             each = f" in each of {self.world} processes" if self.world > 1 else ""
             raise UserError(
                 f"--steps {steps}{each} cannot be more than --target-sync {dqn.target_sync}: the target network would "
@@ -102,6 +102,12 @@ class Groups:
     def world(self) -> int:
         """Processes that learn together."""
         return 1 if self.ranks is None else self.ranks.processes
+
+    @property
+    def _copies_target(self) -> bool:
+        """Whether there is a target network, copied now and then."""
+        whole = self.returns is not None and self.returns.trace_decay is not None
+        return not whole and (self.agent is None or self.agent.target_average is None)
 
     @property
     def shares(self) -> int:
@@ -159,7 +165,7 @@ class Groups:
                 f"--gradient-threads {threads} needs as many updates in a round of the games, but --num-envs "
                 f"{num_envs} brings fewer with --steps {steps}; it must be at least {group}."
             )
-        if group > dqn.target_sync:
+        if self._copies_target and group > dqn.target_sync:
             raise UserError(
                 f"--gradient-threads {threads} times --steps {steps} cannot be more than --target-sync "
                 f"{dqn.target_sync}: the target network would miss copies."

@@ -29,6 +29,20 @@ class ResetOptions:
     horizon_updates: int = 10_000
     """Updates in which both move, each by the same factor in every update."""
 
+    def describe(self, n_step: int, gamma: float) -> tuple[str, ...]:
+        """Return what is said of resets and of a horizon that moves to `n_step` and `gamma`; nothing of what is off."""
+        notes: list[str] = []
+        if self.reset_updates is not None:
+            until = "" if self.reset_until is None else f" until update {self.reset_until:,}"
+            kept = f"of the convolutions {self.reset_keep:.0%} is kept, and of all else nothing"
+            notes.append(f"begins anew every {self.reset_updates:,} updates{until}: {kept}")
+        if self.first_n_step is not None or self.first_gamma is not None:
+            first_gamma = gamma if self.first_gamma is None else self.first_gamma
+            first = f"{self.first_n_step or n_step} steps and gamma {first_gamma:g}"
+            last = f"{n_step} and {gamma:g} within {self.horizon_updates:,} updates"
+            notes.append(f"{first} at first{', and after each of these,' if self.reset_updates else ''} become {last}")
+        return tuple(notes)
+
     def check(self) -> None:
         """Raise UserError for a value out of range."""
         at_least(self.reset_updates, 1, "--reset-updates")

@@ -139,7 +139,8 @@ class ReturnReplay(FrameReplay):
         self._refreshed = self._host_head
         if newest <= oldest:
             return False
-        # the first time the rows of the block that is not over, too: they were seen before frames were centred
+        # the first time the rows of the block that is not over, too, but for the newest, whose values are yet to be
+        # noted: they were seen before frames were centred
         end = max(newest + 1, self._host_head) if first else newest + 1
         turns = 1 if first else self._turns
         rows = torch.arange(oldest + (self._refreshes - oldest) % turns, end, turns, device=self.device)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from fastdqn.errors import RunError, UserError
+from fastdqn.errors import CheckpointError, RunError, UserError
 from fastdqn.runs.encoding import from_bytes, to_bytes
 from fastdqn.runs.folder import read_config, version, write_whole
 from fastdqn.states import abandon, fetched
@@ -161,7 +161,8 @@ def newest(run: Path, previous: bool = False) -> Header:
     """Return the header of the newest checkpoint of a run, or of the one before.
 
     Raises:
-        UserError: there is none, it is damaged, or the run is of another version.
+        UserError: there is none.
+        CheckpointError: it is damaged, another run's, or of another version.
     """
     if not run.is_dir():
         raise UserError(f"--resume {run}: there is no such folder of a run.")
@@ -173,7 +174,7 @@ def newest(run: Path, previous: bool = False) -> Header:
         raise UserError(f"The run {run} has one checkpoint only, not a previous one.")
     header = read_header(found[-2 if previous else -1])
     if config is not None and (config["script"], config["game"]["name"]) != (header.script, header.game):
-        raise UserError(
+        raise CheckpointError(
             f"The checkpoint {header.path} is of another run: {header.script} on {header.game}, not "
             f"{config['script']} on {config['game']['name']}."
         )
@@ -200,21 +201,21 @@ def read_header(path: Path) -> Header:
     """Return what a checkpoint says of itself; whether the rest is whole, `read` finds out.
 
     Raises:
-        UserError: it is damaged, no checkpoint at all, or of a later version.
+        CheckpointError: it is damaged, no checkpoint at all, or of a later version.
     """
     try:
         with path.open("rb") as file:
             line = file.readline(_HEADER_BYTES)
     except OSError as error:
-        raise UserError(f"The checkpoint {path} cannot be read: {error.strerror}.") from error
+        raise CheckpointError(f"The checkpoint {path} cannot be read: {error.strerror}.") from error
     said: dict[str, Any] = {}
     with contextlib.suppress(ValueError, RecursionError):
         found: Any = json.loads(line)
         said = cast(dict[str, Any], found) if isinstance(found, dict) else {}
     if said.get("what") != _MAGIC:
-        raise UserError(f"{path} is not a checkpoint of fastdqn, or a damaged one{_other(path)}.")
+        raise CheckpointError(f"{path} is not a checkpoint of fastdqn, or a damaged one{_other(path)}.")
     if said.get("format") != FORMAT:
-        raise UserError(
+        raise CheckpointError(
             f"The checkpoint {path} was written by fastdqn {said.get('version')} in format {said.get('format')}; this "
             f"version, {version()}, reads format {FORMAT}."
         )
@@ -231,14 +232,14 @@ def read_header(path: Path) -> Header:
             len(line),
         )
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise UserError(f"The checkpoint {path} is damaged{_other(path)}.") from error
+        raise CheckpointError(f"The checkpoint {path} is damaged{_other(path)}.") from error
 
 
 def read(header: Header) -> dict[str, Any]:
     """Return the states that a checkpoint holds.
 
     Raises:
-        UserError: it is damaged.
+        CheckpointError: it is damaged.
     """
     path = header.path
     try:
@@ -246,19 +247,19 @@ def read(header: Header) -> dict[str, Any]:
             file.seek(header.begin)
             data = file.read()
     except OSError as error:
-        raise UserError(f"The checkpoint {path} cannot be read: {error.strerror}.") from error
+        raise CheckpointError(f"The checkpoint {path} cannot be read: {error.strerror}.") from error
     if len(data) != header.size or zlib.crc32(data) != header.crc32:
         why = f"it has {len(data):,} of {header.size:,} bytes" if len(data) != header.size else "its checksum is wrong"
-        raise UserError(f"The checkpoint {path} is damaged: {why}{_other(path)}.")
+        raise CheckpointError(f"The checkpoint {path} is damaged: {why}{_other(path)}.")
     try:
         states = from_bytes(data)
         about: dict[str, Any] = json.loads(states.pop("about"))
     except Exception as error:  # whatever its bytes make of the readers of others
-        raise UserError(
+        raise CheckpointError(
             f"The checkpoint {path} holds something that this version does not read{_other(path)}."
         ) from error
     if about != {"script": header.script, "game": header.game, "config": header.config, "env_steps": header.env_steps}:
-        raise UserError(f"The checkpoint {path} is damaged: its first line is not its own{_other(path)}.")
+        raise CheckpointError(f"The checkpoint {path} is damaged: its first line is not its own{_other(path)}.")
     return states
 
 
@@ -293,13 +294,19 @@ def _sync_folder(folder: Path) -> None:
 
 @contextlib.contextmanager
 def understood(run: Path) -> Generator[None]:
-    """Turn what goes wrong with a state that is another version's into one sentence."""
+    """Turn what goes wrong with a state that is another version's into one sentence.
+
+    Raises:
+        CheckpointError: with this sentence, or that of a part which does not take its state.
+    """
     try:
         yield
-    except (UserError, RunError):
+    except RunError:
         raise
+    except UserError as error:
+        raise CheckpointError(str(error)) from error
     except Exception as error:
         why = str(error).strip().splitlines()[-1].strip() if str(error) else type(error).__name__
-        raise UserError(
+        raise CheckpointError(
             f"The checkpoint of {run} does not fit this version of fastdqn, or the game's of ale-py: {why}."
         ) from error

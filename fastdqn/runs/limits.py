@@ -76,10 +76,11 @@ class StopTest:
 
     def begin_anew(self, places: Sequence[int], rank: int, ranks: int) -> None:
         """Take note that the unfinished games of a rank, of so many that play as many games each, are gone, and others
-        have begun at these places among its own.
+        have begun at these places among its own. Before anybody has played, none were going on.
         """
-        for place in places:
-            self._begin(rank * (len(self._playing) // ranks) + place)
+        each = len(self._playing) // ranks
+        for place in places if each > max(places, default=0) else ():
+            self._begin(rank * each + place)
 
     def play(self, count: int) -> None:
         """Take note of how many games are played at once; before the first of them ends."""

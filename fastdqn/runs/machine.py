@@ -51,7 +51,7 @@ def environment_of(run: Path, device: torch.device, resumed_at: int | None) -> d
     if resumed_at is None:
         return now
     earlier: list[Any] = []
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError, TypeError, AttributeError, RecursionError):  # it may be damaged
         said: dict[str, Any] = json.loads((run / "environment.json").read_text(encoding="utf-8"))
         earlier = [*said.pop("earlier", []), said]
     return {**now, "resumed_at_env_step": resumed_at, "earlier": earlier}

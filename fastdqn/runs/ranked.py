@@ -244,15 +244,16 @@ class FollowingRun:
         """Name everything that changes while the run continues; in a resumed run it continues from the checkpoint."""
         self._parts = parts
         self.neighbours.beside(self._company.pids_here())
-        anew = None
+        said, state = b"", b""
         for rank in range(1, self._company.world):
-            said = from_bytes(self._company.send(b"", 0))
-            state = self._company.send(b"", 0)
-            if rank != self._company.rank:
-                continue
-            for name, value in said["counters"].items():
-                setattr(self.counters, name, value)
-            anew = resume_parts(parts, from_bytes(state)) if said["resumed"] else None
+            sent = self._company.send(b"", 0), self._company.send(b"", 0)
+            if rank == self._company.rank:
+                said, state = sent
+        own = from_bytes(said)
+        for name, value in own["counters"].items():
+            setattr(self.counters, name, value)
+        # Once all have theirs: games may be played again for long, and ranks do so side by side.
+        anew = resume_parts(parts, from_bytes(state)) if own["resumed"] else None
         self._company.collect(to_bytes({"anew": [] if anew is None else np.flatnonzero(anew).tolist()}))
 
     def due(self, every: int, initial: int = 0) -> range:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fastdqn import process
-from fastdqn.errors import RunError
+from fastdqn.errors import RunError, UserError
 from fastdqn.options.fields import plain
 from fastdqn.options.run import RunSettings
 from fastdqn.runs import checkpoint
@@ -102,9 +102,12 @@ class Run:
             self.folder = Path(options.run.resume)
             with saving(self.folder):
                 self._lock = hold(self.folder)
-            # Only now: until then another process may have written a newer one.
-            self._resumed = checkpoint.read(checkpoint.newest(self.folder, options.run.resume_previous))
-            self._load(self._resumed)
+            try:  # only now: until then another process may have written a newer one
+                self._resumed = checkpoint.read(checkpoint.newest(self.folder, options.run.resume_previous))
+                self._load(self._resumed)
+            except UserError:
+                let_go(self.folder, self._lock)
+                raise
         config = {"format": FORMAT, "version": version(), "script": self.script, "wrappers": wrappers}
         config |= plain(options)
         with saving(self.folder):

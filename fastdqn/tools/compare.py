@@ -21,6 +21,7 @@ from fastdqn.tools.reading import Chosen, RunData, chosen
 from fastdqn.tools.report.metrics import intervals_of
 
 NARROW = 14  # letters of a label, at least
+AROUND = "±: the standard error over the games of one run, not over seeds."
 ABOUT = (
     "IQM: of scores the mean of their middle half, and its 95% interval by bootstrap over the runs; of minutes, env "
     "steps and speeds the median."
@@ -85,7 +86,9 @@ def table_of(groups: Groups) -> Table:
     columns = [column for column in COLUMNS if column in ALWAYS or any(column.of(run) is not None for run in runs)]
     kinds = {game: {label: chosen(runs) for label, runs in labels.items()} for game, labels in groups.items()}
     several = any(len(kind.finished) > 1 for labels in kinds.values() for kind in labels.values())
-    table = _table(ABOUT if several else None)
+    around = any(_examined(run, column.examined, "standard_error") is not None for run in runs for column in columns)
+    captions = [*([ABOUT] if several else []), *([AROUND] if around else [])]
+    table = _table(" ".join(captions) or None)
     table.add_column("seed", justify="right", no_wrap=True)
     table.add_column("ended", no_wrap=True)
     for column in columns:

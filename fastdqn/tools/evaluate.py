@@ -217,8 +217,7 @@ def evaluate(
     chosen = PROTOCOLS[name]
     if episodes is None and env_steps is None:
         episodes, env_steps = chosen.episodes, chosen.env_steps
-    epsilon = epsilon if epsilon is not None else chosen.epsilon
-    epsilon = agent.epsilon if epsilon is None else epsilon
+    epsilon = epsilon_of(agent, name, epsilon)
     limit = {"max_frames": agent.options.game.max_frames or GameOptions().max_frames}
     whole = {**limit, **chosen.changes, "episodic_life": False, "clip_rewards": False}
     game = dataclasses.replace(agent.options.game, **whole)
@@ -249,6 +248,12 @@ def evaluate(
         )
     agent.learner.noise.manual_seed(seed)
     return _play(seats, agent, count, seed, episodes, env_steps, epsilon, stop, watch, chosen.noise)
+
+
+def epsilon_of(agent: Agent, name: str, epsilon: float | None) -> float:
+    """Return with which epsilon `agent` is evaluated: this one, or the protocol's, or else the run's own final one."""
+    epsilon = PROTOCOLS[name].epsilon if epsilon is None else epsilon
+    return agent.epsilon if epsilon is None else epsilon
 
 
 def _play(

@@ -25,7 +25,8 @@ def upload(folder: Path, name: str, private: bool) -> str:
     """Send the files in `folder` to `hf:owner/name`, and return where they are to be found.
 
     Raises:
-        UserError: `name` is none, or huggingface_hub is not installed.
+        UserError: `name` is none, huggingface_hub is not installed, or the repository is there and public, where a
+            private one is asked for.
         RunError: the hub does not take them.
     """
     repository, revision = _parts(name)
@@ -34,7 +35,11 @@ def upload(folder: Path, name: str, private: bool) -> str:
     hub = _imported()
     with _said(f"{name} cannot be pushed"):
         api = hub.HfApi()
-        api.create_repo(repository, private=private, exist_ok=True)
+        api.create_repo(repository, private=private or None, exist_ok=True)  # None: as its owner's are by default
+        public = private and not api.repo_info(repository).private
+    if public:  # the hub does not say so: what is there stays as it is
+        raise UserError(f"{name} is there and public, and --private changes no repository; nothing was pushed.")
+    with _said(f"{name} cannot be pushed"):
         api.upload_folder(
             repo_id=repository,
             folder_path=str(folder),

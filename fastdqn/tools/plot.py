@@ -104,7 +104,7 @@ def draw_speeds(groups: Groups, out: Path) -> None:
         RunError: the picture cannot be written.
     """
     sorted_by_kind = [chosen(runs) for labels in groups.values() for runs in labels.values()]
-    speeds = {run.folder: _speeds(run) for kind in sorted_by_kind for run in _drawn(kind)}
+    speeds = {run.folder: speeds_of(run) for kind in sorted_by_kind for run in _drawn(kind)}
     picture = Picture(groups, {"elapsed": max(float(x[-1]) for x, _ in speeds.values())})
     for panel in picture.panels:
         for label, sorted_runs in picture.chosen[panel.game].items():
@@ -257,7 +257,7 @@ def _marker(x: NDArray[np.float64]) -> str | None:
     return "o" if x.size == 1 else None
 
 
-def _speeds(run: RunData) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def speeds_of(run: RunData) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return elapsed seconds and env steps/s of a run while it trained.
 
     Raises:

@@ -98,8 +98,10 @@ def shared_config(run: Path) -> dict[str, Any]:
     config = read_config(run)
     options = options_from(Groups, config)
     own = {"runs_dir": Path("runs"), "resume": None, "resume_previous": False}
+    where = {"cuda": False, "device": None, "threads": None}
     quiet = {"wandb": False, "trackio": False, "project": RunOptions().project}
-    groups = plain(_present(changed(options, {"run": {**own, **quiet}})))
+    engine = {"engine": None, "engine_address": None}
+    groups = plain(_present(changed(options, {"run": {**own, **where, **quiet}, "ranks": engine})))
     return {**{name: config.get(name) for name in _SELF}, **groups}
 
 

@@ -40,6 +40,14 @@ def test_it_is_the_mean_at_first_and_later_leans_to_the_newest() -> None:
     assert average.tensors.keys() == network.state_dict().keys()
 
 
+def test_a_short_run_leaves_what_it_has_learnt() -> None:
+    """Before the first look: its newest weights, not those that it began with."""
+    network = network_of(99.0)
+    average = AveragedWeights(network, 0.25)
+    follow(average, network, 1, EVERY - 1)
+    assert average.tensors["0.weight"].tolist() == [[EVERY - 1.0] * 2]
+
+
 def test_buffers_are_the_networks_own_and_without_a_share_everything_is() -> None:
     network = network_of(1.0)
     average, none = AveragedWeights(network, 0.1), AveragedWeights(network, None)

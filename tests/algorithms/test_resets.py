@@ -72,14 +72,17 @@ def test_what_is_due_is_done_and_nothing_else() -> None:
 def test_a_reset_shrinks_the_torso_and_draws_the_rest_anew() -> None:
     learner, batch = learner_of("rainbow"), random_batch(4)
     learner.update(batch)
-    before = {name: p.detach().clone() for name, p in learner.network.named_parameters()}
+    before = {
+        net: {name: p.detach().clone() for name, p in net.named_parameters()}
+        for net in (learner.network, learner.target)
+    }
     fresh = learner_of("rainbow").network
     draw_first_weights(fresh, torch.Generator().manual_seed(7))
     learner.reset(0.25, torch.Generator().manual_seed(7))
     for net in (learner.network, learner.target):
         for (name, now), new in zip(net.named_parameters(), fresh.parameters(), strict=True):
-            if net is learner.network and name.startswith("torso."):
-                torch.testing.assert_close(now, 0.25 * before[name] + 0.75 * new)
+            if name.startswith("torso."):
+                torch.testing.assert_close(now, 0.25 * before[net][name] + 0.75 * new)
             if not name.startswith("torso."):
                 assert torch.equal(now, new)
     assert not any(value.any() for moments in learner.group.optimizer.state.values() for value in moments.values())

@@ -102,6 +102,11 @@ def test_a_run_without_a_million_frames_and_damaged_lines_are_one_sentence(
     runs: TrainedRuns, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = krull(runs, tmp_path / "run")
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    (folder / "config.json").write_text(json.dumps({key: config[key] for key in config if key != "dqn"}))
+    assert beside_dopamine.main([str(folder), "--out", str(tmp_path)]) == 2
+    assert "there are no curves of None on Krull" in capsys.readouterr().err
+    (folder / "config.json").write_text(json.dumps(config))
     write_games(folder, ((1.0, 249_999),))
     assert beside_dopamine.main([str(folder), "--out", str(tmp_path)]) == 2
     assert "has not played a million frames to their end" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import json
 import subprocess
@@ -12,8 +13,8 @@ from typing import Any
 import pytest
 
 from bench import beside_sb3
-from fastdqn.errors import RunError
-from tests.helpers.scripts import ROOT
+from fastdqn.errors import RunError, UserError
+from tests.helpers.scripts import ROOT, parse
 
 
 def main_with(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
@@ -61,6 +62,16 @@ def test_a_side_by_hand() -> None:
     found = beside_sb3.side_of(games, speeds, [1.0, 2.0], "one")
     assert (found["updates_per_s"], found["env_steps"], found["minutes"]) == (100.0, 700, 16.0 / 60.0)
     assert found["episodes"] == [{"env_steps": 200, "elapsed": 11.0, "score": -5.0}]
+
+
+def test_theirs_has_the_settings_of_ours() -> None:
+    """Those of a game with settings of its own, and a sentence where they cannot be had."""
+    ours = parse("31_sac", "--game", "MountainCarContinuous-v0")
+    config = {"sac": dataclasses.asdict(ours.sac)}
+    asked = json.loads(beside_sb3.theirs(beside_sb3.Options(), config, 1, 2)[-1])
+    assert (asked["hidden"], asked["temperature"]) == (ours.sac.hidden, ours.sac.temperature) == (64, 0.1)
+    with pytest.raises(UserError, match="Stable-Baselines3 cannot be told --max-norm"):
+        beside_sb3.theirs(beside_sb3.Options(), {"sac": {**config["sac"], "max_norm": 0.5}}, 1, 2)
 
 
 @pytest.mark.engines

@@ -23,7 +23,8 @@ def test_what_is_timed_has_the_options_of_a_script() -> None:
         assert getattr(ours, group) == getattr(script, group)
     assert (ours.dqn.double, ours.dqn.n_step) == (script.dqn.double, script.dqn.n_step) == (True, 5)
     assert options_of(Ceiling(variant="rainbow", double=False)).dqn.double is False
-    assert options_of(Ceiling(agent="der")).agent.network == "der"  # not another network's speed
+    der = options_of(Ceiling(agent="der"))
+    assert (der.agent.network, der.vector.num_envs) == ("der", 1)  # not the speed of another network, or of more games
 
 
 @pytest.mark.parametrize(

@@ -102,8 +102,13 @@ def test_plot_says_which_runs_it_leaves_out(tmp_path: Path) -> None:
 def test_speeds_need_no_finished_game(tmp_path: Path) -> None:
     run = make_folder(tmp_path / "run", scores=())
     (run / "speed.jsonl").write_text('{"elapsed": 1.0, "env_steps_per_s": 3.0}\n')
-    done = fastdqn_says("plot", str(run), "--out", str(tmp_path / "x.png"), "--what", "speed")
+    words = ("--out", str(tmp_path / "x.png"), "--what", "speed")
+    done = fastdqn_says("plot", str(run), *words)
     assert (done.returncode, done.stderr) == (0, "")
+    begun = make_folder(tmp_path / "begun", seed=1, scores=())
+    done = fastdqn_says("plot", str(run), str(begun), *words)
+    assert (done.returncode, done.stderr.startswith(f"left out: {begun} has no speeds")) == (0, True)
+    assert fastdqn_says("plot", str(begun), *words).returncode == 2
 
 
 @pytest.fixture(scope="module")

@@ -252,7 +252,7 @@ def test_mistakes_end_scripts_without_a_traceback(words: tuple[str, ...], said: 
         (("--replay-size", "50", "--replay-initial", "40"), "--replay-size 50 is too small for 8 games at once"),
         (("--precision", "fp8"), "--precision takes one of auto, fp32, bf16, not fp8"),
         (("--n-step", "20", "--num-envs", "900"), "--replay-initial 10000 is too little for 900 games at once"),
-        (("--max-env-steps", "10005"), "--max-env-steps 10005 ends the run of 8 games before its first update"),
+        (("--max-env-steps", "10007"), "--max-env-steps 10007 ends the run of 8 games before its first update"),
     ],
 )
 def test_mistakes_with_many_games_end_without_a_traceback(words: tuple[str, ...], said: str) -> None:

@@ -6,7 +6,7 @@ import json
 import shutil
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,10 +27,14 @@ class FakeApi:
 
     place: Path
     asked: list[tuple[str, dict[str, Any]]]
+    public: tuple[str, ...] = ("somebody/old",)
 
     def create_repo(self, repo_id: str, **how: Any) -> None:
         self.asked.append(("create_repo", {"repo_id": repo_id, **how}))
         (self.place / repo_id).mkdir(parents=True, exist_ok=True)
+
+    def repo_info(self, repo_id: str) -> SimpleNamespace:
+        return SimpleNamespace(private=repo_id not in self.public)
 
     def upload_folder(self, *, repo_id: str, folder_path: str, allow_patterns: list[str], commit_message: str) -> None:
         self.asked.append(("upload_folder", {"repo_id": repo_id, "message": commit_message}))
@@ -104,13 +108,18 @@ def test_nothing_of_the_user_is_given_away(runs: TrainedRuns, tmp_path: Path) ->
         "resume": "/home/somebody/run",
         "wandb": True,
         "project": "mine",
+        "device": "cuda:3",
+        "threads": 7,
     }
+    config["ranks"] = {"engine": "ray", "engine_address": "head.somebody.org:6379"}
     (run / "config.json").write_text(json.dumps(config))
     pack(run, tmp_path / "given")
     text = "".join(path.read_text(errors="replace") for path in (tmp_path / "given").iterdir())
     assert "somebody" not in text
     kept = json.loads((tmp_path / "given" / "config.json").read_text())
     assert (kept["run"]["wandb"], kept["run"]["project"], kept["dqn"]) == (False, "fastdqn", config["dqn"])
+    assert (kept["run"]["device"], kept["run"]["threads"]) == (None, None)
+    assert (kept["ranks"]["engine"], kept["ranks"]["engine_address"]) == (None, None)
 
 
 def test_what_comes_from_others_is_data(runs: TrainedRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,6 +170,11 @@ def test_by_the_hub(runs: TrainedRuns, tmp_path: Path, hub: type[FakeApi]) -> No
     assert done.returncode == 0, done.stderr
     assert "pushed to https://huggingface.co/somebody/pong-09" in done.stdout
     assert hub.asked[0] == ("create_repo", {"repo_id": "somebody/pong-09", "private": True, "exist_ok": True})
+    old = fastdqn_says("push", str(runs["09"]), "hf:somebody/old", "--private")
+    assert old.stderr == (
+        "error: hf:somebody/old is there and public, and --private changes no repository; nothing was pushed.\n"
+    )
+    assert hub.asked[-1][0] == "create_repo"
     (hub.place / "somebody" / "pong-09" / "evil.py").write_text("raise SystemExit(1)")
     done = fastdqn_says("pull", "hf:somebody/pong-09@v1/x", "--runs-dir", str(tmp_path / "runs"))
     assert done.returncode == 0, done.stderr

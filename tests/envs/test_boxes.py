@@ -57,13 +57,21 @@ class Stairs(gymnasium.Env[Any, Any]):
         return np.full((6, 10, 3), self.steps, np.uint8)
 
 
+class PlainStairs(Stairs):
+    """Has never heard of `render_mode`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+
 @pytest.fixture
 def registered() -> Iterator[None]:
     more = {"Faulty": {"fault": "step"}, "Stairs": {}}
     for name, kwargs in more.items():
         gymnasium.register(f"{name}Toy-v0", Stairs, kwargs=kwargs)
+    gymnasium.register("PlainToy-v0", PlainStairs)
     yield
-    for name in more:
+    for name in (*more, "Plain"):
         del gymnasium.registry[f"{name}Toy-v0"]
 
 
@@ -84,6 +92,12 @@ def test_ids_are_known_in_any_case_and_ataris_are_ataris() -> None:
         False,
         False,
     ]
+
+
+@pytest.mark.usefixtures("registered")
+@pytest.mark.filterwarnings("error")
+def test_an_environment_that_takes_no_render_mode_is_played() -> None:
+    assert many("PlainToy-v0", 2).reset().tolist() == [[1, 0], [1, 0]]
 
 
 @pytest.mark.usefixtures("registered")

@@ -20,6 +20,7 @@ def test_a_stranger_on_the_line_is_nobody() -> None:
         port = int(store.get("fastdqn/presence").decode().split()[0])
         with socket.create_connection(("127.0.0.1", port)) as line:
             line.sendall(b'{"rank": 1, "token": "guessed", "place": "here"}\n{"failed": "so I say"}\n[]\nno json\n')
+            line.sendall(b'{"rank": 1e999}\n' + b"[" * 200_000 + b"\n")
             with Presence(1, 2, "127.0.0.1", store) as other:
                 end = time.monotonic() + 20.0
                 while not (other.complete() and presence.complete()) and time.monotonic() < end:

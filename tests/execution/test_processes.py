@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -27,6 +28,7 @@ from tests.helpers.children import (
     count_until_asked,
     describe,
     hold,
+    start_and_terminate,
 )
 
 forked = pytest.mark.skipif(sys.platform != "linux", reason="children are spawned")
@@ -190,7 +192,7 @@ def test_a_killed_fork_server_is_noticed_and_started_again() -> None:
 
 @forked
 def test_what_children_have_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their parent's environment as it is, and other random numbers; they ignore signals, but block none."""
+    """Their parent's environment as it is, and other random numbers; they do nothing at signals, but block none."""
     monkeypatch.setenv("TOY_SAYS", "one")
     monkeypatch.setenv("OMP_NUM_THREADS", "8")
     with child_of(describe, "TOY_SAYS") as one, child_of(describe, "OMP_NUM_THREADS") as two:
@@ -199,7 +201,28 @@ def test_what_children_have_of_their_own(monkeypatch: pytest.MonkeyPatch) -> Non
             said = [child.receive() for child in (one, two, three)]
     assert [variable for variable, *_ in said] == ["one", "1", None]
     assert len({number for _, number, *_ in said}) == 3
-    assert {(*blocked, what) for *_, blocked, what in said} == {(signal.SIG_IGN,)}
+    assert {(*blocked, what) for *_, blocked, what in said} == {(process.be_deaf,)}
+
+
+def test_what_a_child_starts_is_not_deaf() -> None:
+    """A simulator that an environment ends by `terminate`."""
+    with child_of(start_and_terminate) as child:
+        assert child.receive() == -signal.SIGTERM
+
+
+def test_a_child_that_stood_still_with_its_parent_is_not_hung(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-Z for longer than the timeout: its time begins anew. Where the parent has looked all along, it has hung."""
+    with child_of(count_and_hang, timeout=10.0) as child:
+        assert child.receive() == 0
+        began = now = time.monotonic()
+        with monkeypatch.context() as patch:
+            patch.setattr(processes, "time", SimpleNamespace(monotonic=lambda: now))  # not the library's
+            for seconds in (100.0, 4.0, 4.0):
+                now += seconds
+                assert child.look(began) is None
+            now += 4.0
+            with pytest.raises(RunError, match="has sent nothing for 10 seconds"):
+                child.look(began)
 
 
 @forked

@@ -64,7 +64,7 @@ def test_the_ratio_holds_with_a_slow_player(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("script", VECTOR)
 def test_vector_scripts_repeat_and_keep_ratio_and_schedules(tmp_path: Path, script: str) -> None:
-    """Five games of Breakout at once: the same run twice; updates, epsilon and target copies at 02's env steps."""
+    """Five games of Breakout at once: the same run twice; updates and epsilon at 02's env steps."""
     words = (*SHORT, "--game", "breakout", "--num-envs", "5", "--steps", "4", "--n-step", "3", "--env-threads", "2")
     words += ("--epsilon-decay", "300", "--frame-size", "42")
     first = fingerprint(train(script, tmp_path / "a", *words))

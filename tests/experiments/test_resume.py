@@ -278,7 +278,7 @@ def test_the_previous_checkpoint_is_used_if_asked_for(tmp_path: Path) -> None:
     first, second = checkpoints_in(run)
     good = first.read_bytes()
     second.write_bytes(second.read_bytes()[:-9])
-    said = resume("09_cuda_graph", run, "--max-env-steps", "200", code=2)
+    said = resume("09_cuda_graph", run, "--max-env-steps", "200", code=3)
     assert "Traceback" not in said
     assert said.strip().endswith("--resume-previous resumes from the one before.")
     said = resume("09_cuda_graph", run, "--resume-previous", "--max-env-steps", "200")

@@ -51,6 +51,7 @@ def test_what_changes_nothing_that_is_learnt_may_change(stopped_run: Path) -> No
     assert (options.dqn.replay_initial, options.vector.num_envs, options.game.name) == (60, 3, "breakout")
     again = ("--no-double", "--episodic-life", "--no-wandb", "--no-cuda", "--device", "cpu")  # said, but nothing new
     assert parse(SCRIPT, f"--resume={stopped_run}", *again).dqn == options.dqn
+    assert parse(SCRIPT, f"--resume={stopped_run}", "--num-envs", "None").vector.num_envs == 3  # what None had become
     assert parse(SCRIPT, "--resume", str(stopped_run), "--cuda").run.cuda
     latest = parse(SCRIPT, "--resume", "latest", "--runs-dir", str(stopped_run.parent))
     assert latest.run.resume == str(stopped_run)
@@ -121,7 +122,7 @@ def test_what_does_not_fit_is_one_sentence(stopped_run: Path, tmp_path: Path) ->
         checkpoints = Checkpoints(run, about)
         checkpoints.begin(header.env_steps, lambda change=change: {**states, **change})  # type: ignore[misc]
         checkpoints.ended(wait=True)
-        said = resume(SCRIPT, run, "--max-env-steps", "200", code=2)
+        said = resume(SCRIPT, run, "--max-env-steps", "200", code=3)
         assert "does not fit this version of fastdqn" in said
         assert "Traceback" not in said
     assert (run / "weights.safetensors").read_bytes() == weights

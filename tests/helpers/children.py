@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -49,6 +51,13 @@ def count_and_hang(outbox: Outbox) -> None:
     """Send a number, and neither send nor listen any more."""
     outbox.put(0)
     time.sleep(3600)
+
+
+def start_and_terminate(outbox: Outbox) -> None:
+    """Start a program, ask it to end, and say with which code it did."""
+    program = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(20)"])
+    program.terminate()
+    outbox.put(program.wait(30))
 
 
 def describe(variable: str, outbox: Outbox) -> None:

@@ -15,12 +15,17 @@ import sys
 import time
 from pathlib import Path
 
+from fastdqn.errors import CheckpointError, UserError
+
 STEPS = 10
 
 
 def main() -> int:
     options = parsed()
     name = f"{options.game}-{options.agent}-{options.seed}"
+    if os.environ.get("FAKE_REFUSES") == name:
+        sys.stderr.write("error: it was refused.\n")
+        return UserError.exit_code
     if options.refuse == name:
         sys.stderr.write("error: --refuse was given.\n")
         return 2
@@ -34,7 +39,7 @@ def main() -> int:
             step = json.loads(saved.read_text())["step"]
         except ValueError:
             sys.stderr.write(f"error: The checkpoint {saved} is damaged.\n")
-            return 2
+            return CheckpointError.exit_code
         note(f"{name} resumes at {step}")
     else:
         run, step = options.runs_dir / f"{time.time_ns()}-fake", 0

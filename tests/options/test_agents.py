@@ -185,6 +185,8 @@ def test_rainbows_parts_are_its_papers() -> None:
         assert (dqn.double, dqn.max_norm, parts.priority_measure) == (True, 10.0, "cross-entropy")  # dqn_zoo
     assert parts_of("--agent rainbow --max-env-steps 3000000").importance_decay == 3_000_000
     assert parts_of("--agent rainbow --importance-decay 7").importance_decay == 7
+    assert parts_of("--agent rainbow --noise independent").noisy_sigma is None  # 0.5 is the factorised noise's
+    assert parts_of("--agent rainbow --noise independent --noisy-sigma 0.1").noisy_sigma == 0.1
 
 
 def test_dopamines_rainbow_has_three_parts_and_one_beta() -> None:

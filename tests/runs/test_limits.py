@@ -66,6 +66,11 @@ def test_games_of_other_ranks_stay_what_they_are_where_ones_own_begin_anew() -> 
     assert [stop.add(8.0, place) for place in (0, 1, 2)] == [6, 7, 3]
     stop.begin_anew([1], 1, 2)
     assert stop.add(8.0, 3) == 11
+    new = StopTest(Limits(None, None, None))
+    new.discard(np.ones(4, bool))
+    new.begin_anew(range(4), 1, 2)  # resumed from before the first step: none of the other's were going on
+    new.play(8)
+    assert new.add(1.0, 7) == 8
 
 
 @pytest.mark.parametrize("games", [1, 16, 128])

@@ -82,6 +82,7 @@ def test_examinations_after_the_training_are_columns(tmp_path: Path, capsys: pyt
     said = compared(capsys, tmp_path, {}, {"seed": 1, "summary": {"fresh": fresh, "nature": {"mean": 16.5}}})
     assert cells(said, "fresh")[-2:] == ["fresh", "Nature's"]
     assert cells(said, "18.25")[-4:] == ["18.25", "±", "0.12", "16.50"]
+    assert "±: the standard error over the games of one run" in said
     assert cells(said, "IQM of")[-2:] == ["-", "-"]  # one of the two has none
     lone = {"evaluation": {"mean": 12.5, "standard_error": None}}  # one game
     assert cells(compared(capsys, tmp_path / "lone", {"summary": lone}), "12.50")[-1] == "12.50"
@@ -92,6 +93,7 @@ def test_examinations_after_the_training_are_columns(tmp_path: Path, capsys: pyt
     assert cells(said, "IQM of")[-1] == "12.50"
     said = compared(capsys, tmp_path / "none", {})
     assert "fresh" not in said
+    assert "±" not in said
     assert "final" not in said
 
 

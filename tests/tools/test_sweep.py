@@ -76,6 +76,8 @@ def test_axes_and_names() -> None:
     assert [task.name for task in tasks_of(axes_of(None, None, "3", ()), ())] == ["0", "1", "2"]
     assert axes_of("atari-26", None, "0,7", ()) == Axes(atari_26(), (), (0, 7), {})
     assert len(set(atari_26())) == 26
+    assert axes_of("Pong,atari-26", None, "1", ()).games == ("Pong", *(game for game in atari_26() if game != "pong"))
+    assert axes_of("breakout,breakout-small", None, "1", ()).games == ("breakout", "breakout-small")  # other settings
     assert [task.name for task in tasks_of(Axes(("a", "b"), (), (0, 1), {}), ())] == ["a-0", "b-0", "a-1", "b-1"]
 
 
@@ -83,6 +85,7 @@ def test_axes_and_names() -> None:
     ("games", "seeds", "vary", "fixed", "said"),
     [
         ("pong,pong", "1", (), (), "--games has a value twice"),
+        ("pong,boxing,PongNoFrameskip-v4", "1", (), (), "--games has one game twice .*: pong and PongNoFrameskip-v4"),
         ("pong", "1", ("gamma=1e-3,0.001",), (), "--vary gamma has a value twice"),
         ("pong", "1", ("gamma=nan,nan",), (), "--vary gamma has a value twice"),
         ("pong,", "1", (), (), "--games has an empty value"),
@@ -155,7 +158,9 @@ def test_a_sweep_ends_each_run_once(tmp_path: Path) -> None:
     assert sorted(results(folder)) == ["boxing-a-0", "boxing-a-1", "pong-a-0"]
     spoil.unlink()
     fixed = ("--", "--spoilt-by", str(spoil), "--fail", "pong-a-1")  # without --threads, which changes no result
-    assert swept(folder, *words, *fixed).returncode == 0
+    whole = swept(folder, *words, *fixed)
+    assert whole.returncode == 0
+    assert f"all 4 runs have a result; fastdqn compare {folder} shows them" in whole.stdout
     assert sorted(line for line in ledger(folder) if line.endswith("begins")) == [
         *("boxing-a-0 begins", "boxing-a-1 begins", "pong-a-0 begins", "pong-a-1 begins"),
     ]
@@ -168,6 +173,7 @@ def test_a_sweep_ends_each_run_once(tmp_path: Path) -> None:
     again = swept(elsewhere, *words, *fixed)
     assert (again.returncode, again.stderr) == (0, "")
     assert "4 have a result, 0 are left" in again.stdout
+    assert again.stdout.endswith("all 4 runs have a result\n")  # its runs are elsewhere: there is nothing to compare
     assert len(ledger(folder)) == 8
     more = swept(elsewhere, "--games", "pong", "--agents", "a", "--seeds", "3", *fixed)
     assert "3 runs of fake" in more.stdout
@@ -308,11 +314,45 @@ def test_a_run_that_cannot_be_resumed_begins_anew(tmp_path: Path) -> None:
     (run / "checkpoints").mkdir()
     for step in (2, 4):
         (run / "checkpoints" / f"{step:012}.checkpoint").write_text("{")
-    assert swept(folder, *words).returncode == 0
+    again = swept(folder, *words)
+    assert again.returncode == 0
     log = (folder / "runs" / "pong-0" / "output.log").read_text()
     assert log.count("is damaged") == 2  # the newest, and the one before
+    assert "pong-0: it began anew, as its checkpoints cannot be resumed: error: The checkpoint" in again.stdout
     assert ledger(folder) == ["pong-None-0 begins", "pong-None-0 ends"] * 2
     assert results(folder)["pong-0"]["score"] == 1.0
+
+
+def test_a_run_that_is_refused_keeps_its_checkpoints(tmp_path: Path) -> None:
+    """A refusal for another reason than the checkpoint is a failure: nothing begins anew in its place."""
+    folder = tmp_path / "sweep"
+    words = ("--games", "pong", "--jobs", "1", "--", "--seconds", "2")
+    first = subprocess.Popen(command(folder, *words), env=environment(folder), stdout=subprocess.DEVNULL)
+    wait_until(lambda: list(folder.glob("runs/pong-0/*/checkpoints/*.checkpoint")), 30.0)
+    first.send_signal(signal.SIGINT)
+    assert first.wait(10) == 130
+    with mock.patch.dict(os.environ, {"FAKE_REFUSES": "pong-None-0"}):
+        refused = swept(folder, *words)
+    assert refused.returncode == 1
+    assert "failed: pong-0: error: it was refused" in refused.stderr
+    assert swept(folder, *words).returncode == 0
+    lines = ledger(folder)
+    assert (lines[0], lines[-1], len(lines)) == ("pong-None-0 begins", "pong-None-0 ends", 3)
+    assert lines[1].startswith("pong-None-0 resumes at")
+
+
+def test_the_same_command_right_after_a_kill_waits_for_the_first_checkpoint(tmp_path: Path) -> None:
+    """The run of the killed sweep is going to write one: it must find its folder."""
+    folder = tmp_path / "sweep"
+    words = ("--games", "pong", "--jobs", "1", "--", "--seconds", "4")
+    first = subprocess.Popen(command(folder, *words), env=environment(folder), stdout=subprocess.DEVNULL)
+    wait_until(lambda: (folder.parent / "ledger").exists(), 30.0)
+    first.kill()
+    assert swept(folder, *words).returncode == 0
+    first.wait()
+    lines = ledger(folder)
+    assert (lines[0], lines[-1], len(lines)) == ("pong-None-0 begins", "pong-None-0 ends", 3)
+    assert lines[1].startswith("pong-None-0 resumes at")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs limits of resources")

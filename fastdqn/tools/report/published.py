@@ -17,6 +17,8 @@ REFERENCES = ("random", "human")
 """Which of them are no agents: the ends of the scale."""
 ENV_STEPS = 100_000
 """Of every agent there."""
+GAMES = 100
+"""Of an evaluation."""
 
 
 class Published(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,9 +14,12 @@ from numpy.typing import NDArray
 
 from fastdqn.envs.games import rom_of, title_of
 from fastdqn.errors import UserError
-from fastdqn.tools.report.published import ENV_STEPS, normalised
+from fastdqn.tools.report.published import ENV_STEPS, GAMES, normalised
 from fastdqn.tools.sweep.plan import atari_26, read_plan
 from fastdqn.tools.sweep.results import results_in
+
+PLAYING = ("num_envs", "players", "sessions")
+"""Options that say how many play, which a script settles by its machine."""
 
 
 class Entry(NamedTuple):
@@ -91,6 +95,7 @@ def read_report(folders: Sequence[Path]) -> Report:
                 f"Two results of {labels[agent]} have the same game and seed; report on one sweep at a time."
             )
         entries.append(Entry(labels[agent], ones, _lacks(ones, wanted[agent])))
+        notes += [f"{labels[agent]}: its runs were not trained alike: {said}" for said in _differences(ones)]
     for agent in sorted(wanted.keys() - found.keys(), key=labels.__getitem__):
         notes.append(f"{labels[agent]} is left out: none of its {wanted[agent]} runs has a result")
     return Report(folders[0], sorted(entries, key=lambda entry: entry.label), notes + _warnings(known))
@@ -169,6 +174,26 @@ def _lacks(results: Sequence[dict[str, Any]], planned: int) -> list[str]:
     return lacks
 
 
+def _differences(results: Sequence[dict[str, Any]]) -> list[str]:
+    """Return in which options that nobody asked for the runs of one agent differ: machines and versions settle some.
+
+    Runs of one game are compared in all options, those of several in how many play: other presets may be a game's own.
+    """
+    asked = {"seed", "name", *(option.replace("-", "_") for one in results for option in one["asked"])}
+    options = [(one["game"], one.get("options", {})) for one in results]
+
+    def values(name: str, game: str | None) -> set[str]:
+        return {json.dumps(said[name]) for one, said in options if name in said and game in (None, one)}
+
+    pools: list[tuple[str, str | None]] = [(name, None) for name in PLAYING]
+    pools += [(name, game) for game, said in options for name in said]
+    found: dict[str, set[str]] = {}
+    for name, game in pools:
+        if name not in asked and len(here := values(name, game)) > 1:
+            found.setdefault(name, set()).update(here)
+    return [f"{name} is {' and '.join(sorted(said))}" for name, said in sorted(found.items())]
+
+
 def _warnings(results: Sequence[dict[str, Any]]) -> list[str]:
     """Return in what the results are no scores of Atari-100k."""
     notes: list[str] = []
@@ -180,4 +205,17 @@ def _warnings(results: Sequence[dict[str, Any]]) -> list[str]:
         notes.append("sticky actions: the published agents had none, so this is no fair comparison")
     if any(one["score_of"] == "training" for one in results):
         notes.append("scores of runs without an evaluation are means of the last 100 games of the training")
+    judged = {one["score_of"]: one.get("evaluations", {}).get(one["score_of"], {}) for one in results}
+    for name in sorted(judged.keys() - {"training", "evaluation"}):
+        how = f", epsilon {judged[name]['epsilon']:g}" if isinstance(judged[name].get("epsilon"), float) else ""
+        notes.append(f"scores of {name} games{how}: those of the published agents are by another protocol")
+    counts = sorted({count for one in results if (count := _games_of(one)) not in (None, GAMES)})
+    if counts:
+        said = " and ".join(map(str, counts[:4]))
+        notes.append(f"scores are means of {said} games, where the published agents played {GAMES}")
     return notes
+
+
+def _games_of(result: dict[str, Any]) -> int | None:
+    """Return of how many games the evaluation was that a result's score is of, None where there was none."""
+    return result.get("evaluations", {}).get(result["score_of"], {}).get("games")

@@ -13,6 +13,7 @@ import signal
 import time
 from collections.abc import Generator
 from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError  # before Python 3.11 one of its own
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -141,13 +142,16 @@ def _run(job: Job, cores: int, stop: Any) -> Outcome:
         stop.asked.remote().future()
     )  # not ray.get: whoever waits in it gives its cores to another run
     looked = time.monotonic()
-    if answer.result(_ANSWER_SECONDS):  # it has waited for its turn until now
-        return Outcome(job.task.name, 128 + signal.SIGTERM, "stopped before it began", None)
+    with contextlib.suppress(TimeoutError, FutureTimeoutError):  # a cluster that is slow to answer has not said "stop"
+        if answer.result(_ANSWER_SECONDS):  # it has waited for its turn until now
+            return Outcome(job.task.name, 128 + signal.SIGTERM, "stopped before it began", None)
 
     def stopping() -> bool:
         nonlocal answer, looked
-        if not answer.done() or answer.result():
-            return answer.done()
+        if not answer.done():
+            return False
+        if answer.exception() is not None or answer.result():  # whoever could say so is gone: with a checkpoint, too
+            return True
         if time.monotonic() - looked > _LOOK_SECONDS:
             looked, answer = time.monotonic(), stop.asked.remote().future()
         return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from pathlib import Path
 from types import TracebackType
@@ -18,7 +18,7 @@ from fastdqn.errors import RunError, UserError
 from fastdqn.runs.folder import process_named, remove_unfinished, write_json
 from fastdqn.terminal import complain, console
 from fastdqn.tools.sweep.jobs import Job, Outcome, progress_of
-from fastdqn.tools.sweep.plan import RUNNING, Task, read_plan, write_plan
+from fastdqn.tools.sweep.plan import RUNNING, Task, atari_26, read_plan, write_plan
 from fastdqn.tools.sweep.results import FOLDER as RESULTS
 from fastdqn.tools.sweep.results import found_in, minutes_of, write_result
 from fastdqn.tools.sweep.show import Shown
@@ -156,6 +156,8 @@ def _do(folder: Path, jobs: Sequence[Job], results: dict[str, dict[str, Any]], w
                 job = waiting.pop(future)
                 outcome = future.result()
                 name = outcome.name
+                if outcome.anew is not None:
+                    shown.say(f"{name}: it began anew, as its checkpoints cannot be resumed: {outcome.anew}")
                 if outcome.result is not None:
                     write_result(folder, outcome.result)
                     results[name] = outcome.result
@@ -205,7 +207,13 @@ def _end(folder: Path, tasks: Sequence[Task], results: dict[str, dict[str, Any]]
             f"{folder / RUNS}; the same command tries them again."
         )
         return 1
-    evaluated = any(result["score_of"] == "evaluation" for result in results.values())
-    shows = f"fastdqn {'report' if evaluated else 'compare'} {folder} shows them"
-    out.print(f"all {len(tasks)} runs have a result; {shows}", soft_wrap=True)
+    out.print(f"all {len(tasks)} runs have a result{_what_shows(folder, results)}", soft_wrap=True)
     return 0
+
+
+def _what_shows(folder: Path, results: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return by which command the results can be looked at, if there is one."""
+    evaluated = [one["game"] for one in results.values() if one["score_of"] == "evaluation"]
+    if set(evaluated) & set(atari_26()):
+        return f"; fastdqn report {folder} shows them"
+    return f"; fastdqn compare {folder} shows them" if any((folder / RUNS).glob("*/*/config.json")) else ""

@@ -19,7 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fastdqn.errors import RunError
+import filelock
+
+from fastdqn.errors import CheckpointError, RunError
 
 if TYPE_CHECKING:
     from fastdqn.tools.sweep.plan import Task
@@ -30,11 +32,12 @@ ASKED = "asked.json"
 ENDED = "ended.json"
 OUTPUT = "output.log"
 CHECKPOINTS = "checkpoints"
+LOCK = "worker.lock"
+WAIT_SECONDS = 150.0
+"""For which a worker before this one, whose sweep was killed, may write its checkpoint."""
 POLL_SECONDS = 0.1
 STOP_SECONDS = 120.0
 """For which a run that is asked to stop may write its checkpoint."""
-REFUSED = 2
-"""Exit code of a script that cannot do what it was asked for."""
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
@@ -56,6 +59,7 @@ class Outcome(NamedTuple):
     code: int  # the exit code; negative for a signal that killed it
     last_line: str  # that it printed
     result: dict[str, Any] | None  # where it has ended well
+    anew: str | None = None  # why it began anew, though it had checkpoints
 
 
 def run_job(job: Job, cores: Sequence[int] | int, stopping: Callable[[], bool]) -> Outcome:
@@ -71,28 +75,31 @@ def run_job(job: Job, cores: Sequence[int] | int, stopping: Callable[[], bool]) 
     """
     from fastdqn.tools.sweep.results import result_of  # not at the top: a worker is to begin at once
 
-    name = job.task.name
+    name, said, anew = job.task.name, "", None
+    if not _alone(job.folder, stopping):
+        return Outcome(name, 1, f"another process still runs in {job.folder}", None)
     _prepare(job)
     if _ended(job.folder) is None:
-        code, said = 1, ""
+        code = 1
         for words in _attempts(job.folder):
+            anew = None if words else said or None
             code = _run(job, words, cores, stopping)
             said = last_line(job.folder / OUTPUT)
-            if code != REFUSED or stopping():
+            if code != CheckpointError.exit_code or stopping():
                 break
         if code:
-            return Outcome(name, code, said, None)
+            return Outcome(name, code, said, None, anew)
     run = _ended(job.folder)
     if run is None:
-        return Outcome(name, 1, f"{job.path.name} has left no run in {job.folder}", None)
+        return Outcome(name, 1, f"{job.path.name} has left no run in {job.folder}", None, anew)
     try:
         result = result_of(job.script, job.task, run, _number(cores))
     except RunError as error:
         (job.folder / ENDED).unlink(missing_ok=True)
-        return Outcome(name, 1, str(error), None)
+        return Outcome(name, 1, str(error), None, anew)
     if not job.keep_checkpoints:
         shutil.rmtree(run / CHECKPOINTS, ignore_errors=True)
-    return Outcome(name, 0, last_line(job.folder / OUTPUT), result)
+    return Outcome(name, 0, last_line(job.folder / OUTPUT), result, anew)
 
 
 def note_end(folder: Path) -> None:
@@ -136,6 +143,23 @@ def last_line(path: Path) -> str:
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
+def _alone(folder: Path, stopping: Callable[[], bool]) -> bool:
+    """Wait for a worker whose sweep was killed and which still writes here; return whether it has ended.
+
+    Before anything is looked at or removed: its first checkpoint may be on its way.
+    """
+    if not folder.is_dir():
+        return True
+    lock, until = filelock.FileLock(folder / LOCK), time.monotonic() + WAIT_SECONDS
+    while True:
+        try:
+            with lock.acquire(timeout=POLL_SECONDS):
+                return True
+        except filelock.Timeout:
+            if stopping() or time.monotonic() > until:
+                return False
+
+
 def _prepare(job: Job) -> None:
     """Make the folder of a job; one of a run with other options, whose plan has gone, is set aside."""
     from fastdqn.runs.folder import remove_unfinished, write_json
@@ -155,8 +179,8 @@ def _prepare(job: Job) -> None:
 
 
 def _attempts(folder: Path) -> Iterator[tuple[str, ...]]:
-    """Yield what to add to the words of a run, one after the other while they are refused: resume it from its newest
-    checkpoint, from the one before, begin it anew.
+    """Yield what to add to the words of a run, one after the other while a checkpoint cannot be resumed: the newest
+    checkpoint, the one before, begin it anew.
     """
     saved = [run for run in runs_in(folder) if any((run / CHECKPOINTS).glob("*.checkpoint"))]
     if saved:

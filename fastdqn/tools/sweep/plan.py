@@ -12,9 +12,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast, get_args, get_type_hints
 
+from fastdqn.envs.games import rom_of
 from fastdqn.errors import UserError
 from fastdqn.options.fields import changes_learning
 from fastdqn.options.groups import Groups, flag_of
+from fastdqn.options.presets import preset_for
 from fastdqn.runs.folder import write_json
 
 ATARI_26 = "atari-26"
@@ -84,10 +86,7 @@ def axes_of(games: str | None, agents: str | None, seeds: str, vary: Sequence[st
         if option in others:
             raise UserError(f"--vary has {option} twice; give all its values at once.")
         others[option] = _values(values, f"--vary {option}")
-    named = _values(games, "--games") if games is not None else ()
-    if ATARI_26 in named:
-        named = tuple(dict.fromkeys(one for name in named for one in (atari_26() if name == ATARI_26 else (name,))))
-    return Axes(named, _values(agents, "--agents") if agents is not None else (), _seeds(seeds), others)
+    return Axes(_games(games), _values(agents, "--agents") if agents is not None else (), _seeds(seeds), others)
 
 
 def tasks_of(axes: Axes, options: Sequence[str]) -> list[Task]:
@@ -253,6 +252,35 @@ def _values(said: str, option: str) -> tuple[str, ...]:
     if len({_number(one) for one in values}) < len(values):
         raise UserError(f"{option} has a value twice in {said!r}.")
     return values
+
+
+def _games(said: str | None) -> tuple[str, ...]:
+    """Return the games of a sweep, each once: beside atari-26 one of these changes nothing.
+
+    Raises:
+        UserError: one is named twice, in whatever spelling.
+    """
+    if said is None:
+        return ()
+    named = _values(said, "--games")
+    found: dict[str, str] = {}
+    for name in named:
+        if name != ATARI_26 and (other := found.setdefault(_game(name), name)) != name:
+            raise UserError(f"--games has one game twice in {said!r}: {other} and {name}.")
+    found.clear()
+    for name in named:
+        for one in atari_26() if name == ATARI_26 else (name,):
+            found.setdefault(_game(one), one)
+    return tuple(found.values())
+
+
+def _game(name: str) -> str:
+    """Return what all spellings of a game have in common: its ROM, unless the name has settings of its own."""
+    try:
+        rom = rom_of(name)
+    except UserError:  # none of Atari's
+        return name
+    return rom if preset_for(name, rom) == preset_for(rom, rom) else name.lower()
 
 
 def _number(said: str) -> float | str:
