@@ -221,7 +221,7 @@ def _legend(figure: Any, colors: dict[str, str]) -> None:
     words: list[str] = []
     for agent, color in colors.items():
         handles += [Line2D([], [], color=color, marker="o"), Patch(color=color, alpha=0.2)]
-        words += [f"{agent}, a run", "Dopamine's own: mean (dashed) and range of 5 runs"]
+        words += [f"{agent}, a run", "Dopamine's five: mean (dashed), range"]
     figure.legend(handles, words, loc="outside lower center", ncols=2, frameon=False, fontsize=9)
 
 
