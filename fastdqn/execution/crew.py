@@ -239,7 +239,7 @@ class Crew(NothingUnfinished):
         if len(states) != self.plan.players:
             return np.ones(self.at_once, bool)
         requests = [Request("load", pickle.dumps(one)) for one in states]
-        anew = self._asked(requests) if self._wait_until_ready() else None
+        anew = self._asked(requests, busy=True) if self._wait_until_ready() else None  # games may be played again
         if anew is not None:
             return np.concatenate(anew)
         self._state = {"players": states}  # a signal ends the run before it goes on: nothing is lost
@@ -291,11 +291,13 @@ class Crew(NothingUnfinished):
             self._ready = all(one == READY for one in said)
         return self._ready
 
-    def _asked(self, requests: list[Request]) -> list[Any] | None:
-        """Return what each player, which waits for its turn, answers to its request; None if one does not in time."""
+    def _asked(self, requests: list[Request], busy: bool = False) -> list[Any] | None:
+        """Return what each player, which waits for its turn, answers to its request, which may take any time if it is
+        `busy`; None if one does not in time.
+        """
         for player, request in enumerate(requests):
             self.ask(player, request)
-        said = [child.receive(PATIENCE, busy=True) for child in self._children]  # games may be played again
+        said = [child.receive(PATIENCE, busy) for child in self._children]
         return None if any(one is None for one in said) else said
 
 

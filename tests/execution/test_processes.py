@@ -25,6 +25,7 @@ from tests.helpers.children import (
     count_and_hang,
     count_and_leave,
     count_and_say_why,
+    count_late,
     count_until_asked,
     describe,
     hold,
@@ -202,6 +203,14 @@ def test_what_children_have_of_their_own(monkeypatch: pytest.MonkeyPatch) -> Non
     assert [variable for variable, *_ in said] == ["one", "1", None]
     assert len({number for _, number, *_ in said}) == 3
     assert {(*blocked, what) for *_, blocked, what in said} == {(process.be_deaf,)}
+
+
+def test_a_child_that_is_busy_is_not_hung() -> None:
+    """Say with games that it plays again; its death is noticed all the same."""
+    with child_of(count_late, 1.5, timeout=0.5) as child:
+        assert child.receive(busy=True) == 0
+        with pytest.raises(RunError, match="left with 0"):
+            child.receive(busy=True)
 
 
 def test_what_a_child_starts_is_not_deaf() -> None:

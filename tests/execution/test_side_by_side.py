@@ -165,15 +165,20 @@ def test_two_gradients_in_bf16() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "why"),
+    ("script", "words", "why"),
     [
-        ("--num-envs 16 --steps 16 --gradient-threads 2", "it must be at least 32"),
-        ("--num-envs 64 --steps 32 --gradient-threads 2 --target-sync 40 --replay-initial 2000", "miss copies"),
+        ("11_pong_in_seconds", "--num-envs 16 --steps 16", "it must be at least 32"),
+        ("10_rainbow", "--num-envs 64 --steps 32 --target-sync 40 --replay-initial 2000", "miss copies"),
     ],
 )
-def test_threads_that_would_have_nothing_to_do_are_refused(words: str, why: str) -> None:
+def test_threads_that_would_have_nothing_to_do_are_refused(script: str, words: str, why: str) -> None:
     with pytest.raises(UserError, match=why):
-        parse("11_pong_in_seconds", *words.split(), "--device", "cpu")
+        parse(script, *words.split(), "--gradient-threads", "2", "--device", "cpu")
+
+
+def test_without_copies_of_a_target_network_none_is_missed() -> None:
+    words = ("--num-envs", "64", "--steps", "32", "--gradient-threads", "2", "--target-sync", "40")
+    assert parse("11_pong_in_seconds", *words, "--replay-initial", "2000", "--device", "cpu").dqn.target_sync == 40
 
 
 def test_one_batch_for_two_threads_is_a_plain_update() -> None:

@@ -53,6 +53,12 @@ def count_and_hang(outbox: Outbox) -> None:
     time.sleep(3600)
 
 
+def count_late(seconds: float, outbox: Outbox) -> None:
+    """Send a number after so many seconds."""
+    time.sleep(seconds)
+    outbox.put(0)
+
+
 def start_and_terminate(outbox: Outbox) -> None:
     """Start a program, ask it to end, and say with which code it did."""
     program = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(20)"])
