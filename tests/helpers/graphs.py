@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from fastdqn.algorithms import descent
 from fastdqn.replay import prioritized, ring
 
 aten = torch.ops.aten
@@ -107,5 +108,6 @@ def graphs_without_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(torch.cuda, name, _Nothing)
     monkeypatch.setattr(torch.cuda, "stream", lambda _: contextlib.nullcontext())
     monkeypatch.setattr(ring, "interleaved", _gather)
+    monkeypatch.setattr(descent, "clip", torch.nn.utils.clip_grad_norm_)  # on a CPU a norm is at hand, and looked at
     for module in (ring, prioritized):  # steps are staged and put in place as on a GPU
         monkeypatch.setattr(module, "needs_staging", lambda _: True)
