@@ -330,8 +330,8 @@ def check_games(
         )
     if returns is not None:
         block = returns.block_steps
-        most_rows = max(3 * block, block + frame_stack + 2)  # with whole stacks, and returns that are known
-        for name, size, rows in (("initial", dqn.replay_initial, block + 1), ("size", dqn.replay_size, most_rows)):
+        least_rows = max(3 * block, block + frame_stack + 2)  # with whole stacks, and returns that are known
+        for name, size, rows in (("initial", dqn.replay_initial, block + 1), ("size", dqn.replay_size, least_rows)):
             least = rows * count
             if size < least:
                 raise UserError(

@@ -31,15 +31,12 @@ def console() -> Console:
 
 def say(sentence: str) -> None:
     """Print a line on standard output, if somebody reads it."""
-    _write(f"{sentence}\n", _stdout())
-    _Unbroken().flush()
+    _write(f"{sentence}\n", _stdout(), flush=True)
 
 
 def complain(sentence: str) -> None:
     """Print a line on standard error, if somebody reads it."""
-    _write(f"{sentence}\n", sys.stderr or _nowhere())
-    with _unbroken(sys.stderr or _nowhere()):
-        (sys.stderr or _nowhere()).flush()
+    _write(f"{sentence}\n", sys.stderr or _nowhere(), flush=True)
 
 
 class _Unbroken(io.TextIOBase):
@@ -75,7 +72,7 @@ def _nowhere() -> TextIO:
     return open(os.devnull, "w")  # noqa: PTH123 - no path, and open to the end
 
 
-def _write(text: str, stream: TextIO) -> None:
+def _write(text: str, stream: TextIO, flush: bool = False) -> None:
     """Write to a stream, if somebody reads it; what its encoding lacks becomes a question mark."""
     with _unbroken(stream):
         try:
@@ -83,6 +80,8 @@ def _write(text: str, stream: TextIO) -> None:
         except UnicodeEncodeError:
             known = stream.encoding or "ascii"
             stream.write(text.encode(known, "replace").decode(known))
+        if flush:
+            stream.flush()
 
 
 @contextlib.contextmanager

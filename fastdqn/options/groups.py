@@ -83,7 +83,7 @@ class Groups:
                 f"--steps {steps}{each} cannot be more than --target-sync {dqn.target_sync}: the target network would "
                 "miss copies."
             )
-        if self.returns is not None and self.returns.trace_decay is not None:
+        if self.returns is not None and self.whole_returns:
             self._check_returns(self.returns, dqn)
         if self.agent is not None and self.agent.gradient_threads > 1:
             self._check_gradient_threads(self.agent.gradient_threads, steps, dqn)
@@ -104,10 +104,14 @@ class Groups:
         return 1 if self.ranks is None else self.ranks.processes
 
     @property
+    def whole_returns(self) -> bool:
+        """Whether lambda-returns are learnt, which need no target network."""
+        return self.returns is not None and self.returns.trace_decay is not None
+
+    @property
     def _copies_target(self) -> bool:
         """Whether there is a target network, copied now and then."""
-        whole = self.returns is not None and self.returns.trace_decay is not None
-        return not whole and (self.agent is None or self.agent.target_average is None)
+        return not self.whole_returns and (self.agent is None or self.agent.target_average is None)
 
     @property
     def shares(self) -> int:

@@ -61,7 +61,7 @@ def idle_notes(groups: Groups, asked: Collection[str]) -> list[str]:
 
 def _all(groups: Groups) -> Iterator[_Idle]:
     run, parts, returns, dqn = groups.run, groups.parts, groups.returns, groups.dqn
-    whole = returns is not None and returns.trace_decay is not None
+    whole = groups.whole_returns
     if not run.checkpoints:
         yield _Idle("--checkpoint-env-steps --checkpoint-minutes --checkpoint-replay", "there are no checkpoints")
     if not (run.wandb or run.trackio):

@@ -188,7 +188,7 @@ def _differences(results: Sequence[dict[str, Any]]) -> list[str]:
     pools: list[tuple[str, str | None]] = [(name, None) for name in PLAYING]
     pools += [(name, game) for game, said in options for name in said]
     found: dict[str, set[str]] = {}
-    for name, game in pools:
+    for name, game in dict.fromkeys(pools):
         if name not in asked and len(here := values(name, game)) > 1:
             found.setdefault(name, set()).update(here)
     return [f"{name} is {' and '.join(sorted(said))}" for name, said in sorted(found.items())]
