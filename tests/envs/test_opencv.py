@@ -66,10 +66,14 @@ def test_opencv_equals_gymnasium_atari_preprocessing(game: str) -> None:
 @pytest.mark.parametrize(
     ("name", "max_frames"),
     [
-        *itertools.product(("pong", "breakout"), (108_000, 1_003)),
+        ("pong", 1_003),
+        ("breakout", 108_000),
         *(
             pytest.param(*both, marks=pytest.mark.slow)
-            for both in itertools.product(("space_invaders", "qbert"), (108_000, 1_003))
+            for both in (
+                *(("pong", 108_000), ("breakout", 1_003)),
+                *itertools.product(("space_invaders", "qbert"), (108_000, 1_003)),
+            )
         ),
     ],
 )

@@ -50,8 +50,7 @@ RETURNS = (
 @pytest.mark.parametrize(
     "more",
     [
-        (),
-        pytest.param(OURS, marks=pytest.mark.slow),
+        *(pytest.param(more, marks=pytest.mark.slow) for more in ((), OURS)),
         RETURNS,  # each as a histogram
         pytest.param((*RETURNS, "--no-distributional"), marks=pytest.mark.slow),
     ],

@@ -199,7 +199,8 @@ def test_what_looks_at_runs_knows_actor_critics(tmp_path: Path) -> None:
     assert "a game of 20 env steps, not to its end" in done.stdout, done.stderr
 
 
-@pytest.mark.parametrize("script", [pytest.param("20_a2c", marks=pytest.mark.slow), *CREWS])
+@pytest.mark.slow
+@pytest.mark.parametrize("script", ["20_a2c", *CREWS])
 def test_cartpole_is_solved(tmp_path: Path, script: str) -> None:
     """195 as the mean of 100 games, by fresh games too."""
     run = train(script, tmp_path, "--game", "CartPole-v1", "--max-env-steps", "300000", timeout=280)

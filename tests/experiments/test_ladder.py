@@ -10,12 +10,13 @@ from fastdqn.schedules import updates_due
 from tests.helpers.scripts import CATCH, PARALLEL, SHORT, VECTOR, fingerprint, records, summary, train
 
 SCRIPTS = ("01_baseline", "02_play_steps", *PARALLEL, *VECTOR)
+SLOW = [pytest.param(script, marks=pytest.mark.slow) for script in (VECTOR[0], VECTOR[2])]
 LEARNT = 0.45
 """Mean score of the last 100 games of Catch: a random player has about -0.6, one that looks no further than a move
 -0.1, a perfect one at epsilon 0.02 0.95; those that learn have 0.56 to 0.9, as seed and rounding will have it."""
 
 
-@pytest.mark.parametrize("n_step", [1, 3])
+@pytest.mark.parametrize("n_step", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_01_and_02_repeat_and_02_with_one_step_is_01(tmp_path: Path, n_step: int) -> None:
     """Breakout loses its lives, and so has episodes and rewards, within the few env steps."""
     words = (*SHORT, "--game", "breakout", "--replay-size", "150", "--n-step", str(n_step))
@@ -62,7 +63,7 @@ def test_the_ratio_holds_with_a_slow_player(tmp_path: Path) -> None:
     assert (result["env_steps"], result["updates"]) == (120, 21)
 
 
-@pytest.mark.parametrize("script", VECTOR)
+@pytest.mark.parametrize("script", [VECTOR[1], VECTOR[3], *SLOW])
 def test_vector_scripts_repeat_and_keep_ratio_and_schedules(tmp_path: Path, script: str) -> None:
     """Five games of Breakout at once: the same run twice; updates and epsilon at 02's env steps."""
     words = (*SHORT, "--game", "breakout", "--num-envs", "5", "--steps", "4", "--n-step", "3", "--env-threads", "2")

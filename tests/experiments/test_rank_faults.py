@@ -109,7 +109,7 @@ def test_ctrl_c_while_another_waits_for_rank_0(tmp_path: Path) -> None:
     assert "frame #" not in err
 
 
-@pytest.mark.parametrize(("script", "words"), [P41, OTHER, BY_GLOO])
+@pytest.mark.parametrize(("script", "words"), [P41, OTHER, pytest.param(GLOO, P41[1], marks=pytest.mark.slow)])
 def test_kill_9_of_a_rank(tmp_path: Path, script: str, words: tuple[str, ...]) -> None:
     with started(script, tmp_path, *words) as run:
         a_while(run)

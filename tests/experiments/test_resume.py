@@ -76,8 +76,10 @@ AVERAGE = ("--prioritized", "--importance-decay", "260", "--target-average", "0.
         ("07_device_replay", (*VECTOR, "--game", DOTS)),
         ("10_rainbow", RAINBOW),
         ("11_pong_in_seconds", (*VECTOR, *NARROW, "--freeze-share", "0.5")),
-        pytest.param("11_pong_in_seconds", (*VECTOR, *NARROW, *RETURNS), marks=pytest.mark.slow),
-        ("11_pong_in_seconds", (*VECTOR, *NARROW, *RETURNS, *AVERAGE)),
+        *(
+            pytest.param("11_pong_in_seconds", (*VECTOR, *NARROW, *RETURNS, *more), marks=pytest.mark.slow)
+            for more in ((), AVERAGE)
+        ),
         ("11_pong_in_seconds", (*VECTOR, *NARROW, *RETURNS, *AVERAGE, *IN_TURNS)),
         ("11_pong_in_seconds", (*VECTOR, *NARROW, *RETURNS, *AVERAGE, "--num-envs", "4", "--game-groups", "2")),
     ],
