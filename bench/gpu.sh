@@ -4,6 +4,7 @@
 #   bench/gpu.sh PIECE ...
 #
 #   host      the games alone, 16 at once: twice, so that a machine which others slow down shows it
+#   start     which lines the start of 11 waits for, to its first updates: twice, as the first one reads the files
 #   tests     the tests marked cuda
 #   record    Pong to its end with 11, SEEDS (0 1 2 3 4) one after the other, and the fresh games of each (FRESH, 100)
 #   ladder    bench/fps.py over 01 to 09, 32 samples for each env step, and 09 with 128 games
@@ -112,6 +113,13 @@ host() {
   for _ in 1 2; do
     py bench/ceilings.py --what env --wrappers vector --num-envs 16 --seconds "$seconds"
   done 2>&1 | tee "$RESULTS/host.log"
+}
+
+start() {
+  for _ in 1 2; do
+    py bench/start.py experiments/11_pong_in_seconds.py --device "$DEVICE" --max-env-steps 5100 --fresh-games 0 \
+      --no-checkpoints --runs-dir "$RESULTS/runs"
+  done 2>&1 | tee "$RESULTS/start.log"
 }
 
 tests() {
@@ -244,7 +252,7 @@ invaders() {
   play invaders
 }
 
-pieces="host tests record ladder nature learner rainbow atari turns ppo actors ranks sessions humanoid pong sweep variants breakout invaders"
+pieces="host start tests record ladder nature learner rainbow atari turns ppo actors ranks sessions humanoid pong sweep variants breakout invaders"
 [ "$*" = all ] && set -- $pieces
 for piece in "$@"; do
   case " $pieces first second " in

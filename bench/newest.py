@@ -12,6 +12,7 @@ class Sources(NamedTuple):
 
     ladder: str  # of bench/fps.py, without the ending; its picture stands beside it
     ladder_before: str  # the same on an older processor
+    ladder_gpu: tuple[str, ...]  # of bench/fps.py on a GPU, cut short: 01 in the first
     steps: str  # of bench/fps.py --sweep
     parts: str
     pong: tuple[Setting, ...]
@@ -27,10 +28,12 @@ class Sources(NamedTuple):
 NEWEST = Sources(
     ladder="20261124-032547-fps-cpu",
     ladder_before="20261122-054313-fps-cpu",
+    ladder_gpu=("20261127-223413-fps-cuda", "20261127-223622-fps-cuda"),
     steps="20261121-123913-sweep-cpu",
     parts="20261122-201750-sweep-cpu",
     pong=(Setting("11", "pong-11-area-zen4-seed", (0, 1, 2, 3, 4)),),
     pong_gpu=(
+        Setting("11", "pong-11-h200-seed", (0, 1, 2, 3, 4)),
         Setting("11", "pong-11-h100-seed", (0, 1)),
         Setting("11 --num-envs 32 --game-groups 2", "pong-11-h100-32-seed", (0, 1, 2, 3, 4)),
         Setting("11 --num-envs 24 --game-groups 2 --env-threads 24", "pong-11-h200-24-seed", (0, 1, 2, 3)),

@@ -119,6 +119,33 @@ def ladder_short(page: Page, sources: Sources) -> str:
     return grid(("script", "the idea", "speed, 01 = 1", "2017, GTX 1080Ti, env steps/s"), rows, note)
 
 
+def ladder_gpu(page: Page, sources: Sources) -> str:
+    lines = [line for name in sources.ladder_gpu for line in page.read(f"{name}.jsonl")]
+    stamps = [line for line in lines if line["kind"] == "environment"]
+    trials = [line for line in lines if line["kind"] == "trial"]
+    rows: list[list[str]] = []
+    for line in trials:
+        speed, samples = line["env_steps_per_s"], line["samples_per_step"]
+        script, _, more = line["row"].partition(" ")
+        told = [page.link(script, f"experiments/{script}.py"), f"`{more}`" if more else "", f"{line['games']}"]
+        told += [f"{line['batch_size']}", f"{samples:.0f}", f"{speed:,.0f}", f"{speed * samples:,.0f}"]
+        alike = round(samples) == round(trials[0]["samples_per_step"])
+        rows.append([*told, f"{speed / trials[0]['env_steps_per_s']:.1f}" if alike else ""])
+    heads = (
+        "script",
+        "options",
+        "games at once",
+        "batch",
+        "samples for each env step",
+        "env steps/s",
+        "samples/s",
+        "x 01",
+    )
+    links = ", ".join(page.data(f"data {number}", f"{name}.jsonl") for number, name in enumerate(sources.ladder_gpu, 1))
+    note = f"Measured once each, on {machine(stamps[0])}; {software(stamps)}; {links}."
+    return grid(heads, rows, note)
+
+
 def ceilings(page: Page, sources: Sources) -> str:
     timing = timing_of(page, sources.ladder)
     rows = [[what, of, spread(timing.ceilings[asked], 0), unit] for asked, (what, of, unit) in CEILINGS.items()]
@@ -259,6 +286,7 @@ def curves(page: Page, sources: Sources) -> str:
 MAKERS = (
     ladder,
     ladder_short,
+    ladder_gpu,
     ceilings,
     steps,
     parts,
