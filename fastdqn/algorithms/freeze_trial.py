@@ -7,6 +7,9 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fastdqn.states import NothingUnfinished
 from fastdqn.types import VectorStep
 
@@ -50,13 +53,18 @@ class FreezeTrial(NothingUnfinished):
         """Log-likelihood ratio of the newest policy that was frozen."""
         return self.won * self._gain + self.lost * self._loss
 
-    def observe(self, step: VectorStep) -> bool:
+    def observe(self, step: VectorStep, telling: NDArray[np.bool_] | None = None) -> bool:
         """Take the newest step; from now on `frozen` says whether the agent is.
+
+        Args:
+            step: of all games.
+            telling: (N,) games whose points tell how well an agent plays that learns; all by default.
 
         Returns:
             whether that has changed.
         """
-        won, lost = int((step.reward > 0).sum()), int((step.reward < 0).sum())
+        reward = step.reward if telling is None or self.frozen else step.reward[telling]
+        won, lost = int((reward > 0).sum()), int((reward < 0).sum())
         before = self.frozen
         self.env_steps += before * int((~step.reset).sum())
         self._can_lose |= lost > 0

@@ -64,9 +64,9 @@ def test_schedules_stand_still_while_it_is_frozen(tmp_path: Path, monkeypatch: p
     trial: list[FreezeTrial] = []
     observe = FreezeTrial.observe
 
-    def observed(self: FreezeTrial, step: VectorStep) -> bool:
+    def observed(self: FreezeTrial, step: VectorStep, telling: NDArray[np.bool_] | None) -> bool:
         trial[:] = [self]
-        return observe(self, step)
+        return observe(self, step, telling)
 
     def note(name: str, value: float) -> None:
         if trial:
@@ -99,9 +99,9 @@ def test_epsilon_is_that_of_the_env_step_that_is_played(
     logged: list[float] = []
     draw, count = VectorEpsilonGreedy.draw, Run.played_vector
 
-    def drawn(self: VectorEpsilonGreedy, epsilon: NDArray[np.float64]) -> Exploring:
+    def drawn(self: VectorEpsilonGreedy, epsilon: NDArray[np.float64], part: slice) -> Exploring:
         played.extend(epsilon)
-        return draw(self, epsilon)
+        return draw(self, epsilon, part)
 
     def counted(self: Run, step: VectorStep, policy_lag: int = 0, **values: float) -> None:
         logged.append(values["epsilon"])
