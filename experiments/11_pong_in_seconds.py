@@ -93,13 +93,12 @@ def train(options: Options) -> Run:
     recorder = Recorder(replay, shown, min(dqn.replay_initial, holds))
     trial = FreezeTrial(freeze.freeze_share, freeze.freeze_slack)
     extended = policy if isinstance(policy, ExtendedEpsilonGreedy) else None
-    telling = extended.plain if extended is not None and extended.plain.any() else None  # of how well it plays
 
     def pause(frozen: bool) -> None:
         trainer.pause_updates(frozen)
         recorder.pause(frozen)
         if extended is not None:
-            extended.pause(frozen)
+            extended.pause(trial.trials > 0)  # for good: an agent that wins has seen how
 
     def eager(count: int) -> list[Metrics]:
         batches = replay.sample_each(count, batch_size)
@@ -130,8 +129,8 @@ def train(options: Options) -> Run:
         run.timed.enable(options.vector.profile)
         recorder.reset(games.reset())
         run.track(learner=trainer, games=games, replay=recorder, policy=policy, diagnostics=diagnostics, trial=trial)
-        if trial.frozen:  # in a run that is resumed
-            pause(True)
+        if trial.trials:  # in a run that is resumed
+            pause(trial.frozen)
 
         def epsilons(under_way: int) -> NDArray[np.float64]:
             found = epsilons_at(run.env_steps - trial.env_steps + under_way, games.num_envs, dqn)
@@ -157,7 +156,7 @@ def train(options: Options) -> Run:
                 whole = together(came)
                 with run.timed("replay"):
                     recorder.add(whole)
-                if run.updates and trial.observe(whole.step, telling):  # a trial begins or ends
+                if run.updates and trial.observe(whole.step, None if extended is None else extended.telling):  # a trial begins or ends
                     pause(trial.frozen)
                     run.report(trial.report())
                 run.played_vector(whole.step, policy_lag=run.updates - updates, epsilon=before[-1])

@@ -193,6 +193,11 @@ class ExtendedEpsilonGreedy(VectorEpsilonGreedy):
         self._kept = np.zeros(num_envs, np.int64)
         self._paused = False
 
+    @property
+    def telling(self) -> NDArray[np.bool_] | None:
+        """The games (N,) whose points tell how well the agent plays; None for all of them."""
+        return None if self._paused or not self.plain.any() else self.plain
+
     def pause(self, paused: bool) -> None:
         """Begin none until told otherwise, and let go of those that are kept."""
         self._paused = paused
