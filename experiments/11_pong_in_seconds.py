@@ -9,9 +9,9 @@ the replay, and the schedules of epsilon, step size and beta stand still.
 The rest is settings (the agent pong-fast, and fastdqn/options/presets.py). It learns lambda-returns of the values that
 an average of the weights gave while it played, all computed anew every 4,096 env steps, on two cores in the background,
 so that no target network is asked; four samples for each env step, drawn by priority from the newest 49,152. Frames are
-centered, the step size falls, and of Pong's screen the playing area is shown, at 60x60 (--crop). In half of the games
-random actions are kept for a while (--extended-games), so that rallies which are always lost in the same way end
-otherwise, too.
+centered, the step size falls, and of Pong's screen the playing area is shown, at 60x60 (--crop). Until the first
+trial random actions are kept for a while in half of the games (--extended-games), so that rallies which are always lost
+in the same way end otherwise, too.
 
 And all that can wait is done while the emulators play: once there are frames, actions are chosen and sent, and only
 then is the step stored, counted and learnt from. Several groups of games (--game-groups) can take turns.
@@ -32,7 +32,7 @@ from torch import Tensor
 
 from fastdqn import build, process
 from fastdqn.algorithms.dqn import PROGRESS
-from fastdqn.algorithms.exploration import ExtendedEpsilonGreedy, epsilons_at
+from fastdqn.algorithms.exploration import epsilons_at
 from fastdqn.algorithms.freeze_trial import FreezeTrial
 from fastdqn.cli.scripts import start
 from fastdqn.envs.turns import Turns, together
@@ -92,13 +92,11 @@ def train(options: Options) -> Run:
     holds = dqn.replay_size // games.num_envs * games.num_envs
     recorder = Recorder(replay, shown, min(dqn.replay_initial, holds))
     trial = FreezeTrial(freeze.freeze_share, freeze.freeze_slack)
-    extended = policy if isinstance(policy, ExtendedEpsilonGreedy) else None
 
     def pause(frozen: bool) -> None:
         trainer.pause_updates(frozen)
         recorder.pause(frozen)
-        if extended is not None:
-            extended.pause(trial.trials > 0)  # for good: an agent that wins has seen how
+        policy.pause(trial.trials > 0)  # for good: an agent that wins has seen how
 
     def eager(count: int) -> list[Metrics]:
         batches = replay.sample_each(count, batch_size)
@@ -156,7 +154,7 @@ def train(options: Options) -> Run:
                 whole = together(came)
                 with run.timed("replay"):
                     recorder.add(whole)
-                if run.updates and trial.observe(whole.step, None if extended is None else extended.telling):  # a trial begins or ends
+                if run.updates and trial.observe(whole.step, policy.telling):  # a trial begins or ends
                     pause(trial.frozen)
                     run.report(trial.report())
                 run.played_vector(whole.step, policy_lag=run.updates - updates, epsilon=before[-1])

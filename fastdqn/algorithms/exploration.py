@@ -142,6 +142,14 @@ class VectorEpsilonGreedy(_Exploring):
         self._num_actions = num_actions
         super().__init__(rng)
 
+    @property
+    def telling(self) -> NDArray[np.bool_] | None:
+        """The games (N,) whose points tell how well the agent plays; None for all of them."""
+        return None
+
+    def pause(self, paused: bool) -> None:
+        """Explore by epsilon alone until told otherwise; here nothing else is done anyway."""
+
     def act(self, epsilon: NDArray[np.float64]) -> NDArray[np.int64]:
         """Return N actions in [0, A), int64, for N probabilities to explore."""
         return self.chosen(self.draw(epsilon), self.greedy)
@@ -195,11 +203,10 @@ class ExtendedEpsilonGreedy(VectorEpsilonGreedy):
 
     @property
     def telling(self) -> NDArray[np.bool_] | None:
-        """The games (N,) whose points tell how well the agent plays; None for all of them."""
         return None if self._paused or not self.plain.any() else self.plain
 
     def pause(self, paused: bool) -> None:
-        """Begin none until told otherwise, and let go of those that are kept."""
+        """Explore by epsilon alone until told otherwise, and let go of the actions that are kept."""
         self._paused = paused
         self._left[:] = 0
 

@@ -134,9 +134,9 @@ class ExploreOptions:
     """Exploration beyond single random actions."""
 
     extended_games: float = 0.0
-    """Share of the games in which, while the agent learns, random actions are begun now and then that are kept for 6 to
-    16 env steps (after Dabney et al. 2020, temporally extended epsilon-greedy exploration): where a policy comes back
-    from a single random action, it never sees what else there is. A frozen agent begins none."""
+    """Share of the games in which, until the first freeze trial, random actions are begun now and then that are kept
+    for 6 to 16 env steps (after Dabney et al. 2020, temporally extended epsilon-greedy exploration): where a policy
+    comes back from a single random action, it never sees what else there is."""
     extended_rate: float = 0.015
     """Probability with which a game of --extended-games begins one in an env step."""
 
@@ -151,7 +151,7 @@ class ExploreOptions:
             return ""
         often = f"with a probability of {self.extended_rate:g} in an env step"
         kept = f"random actions that are kept for {EXTENDED[0]} to {EXTENDED[1]} env steps"
-        return f"{self.games_of(num_envs)} of the games begin {kept}, {often}, while the agent learns"
+        return f"{self.games_of(num_envs)} of the games begin {kept}, {often}, until the first freeze trial"
 
     def games_of(self, num_envs: int) -> int:
         """Return how many of N games do so."""

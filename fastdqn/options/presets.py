@@ -80,6 +80,7 @@ _RECORD: Changes = {
     "returns": {"trace_decay": 0.9, "refresh_env_steps": 4_096, "refresh_turns": 2},
     "freeze": {"freeze_share": 0.87, "freeze_slack": 0.05},
     "explore": {"extended_games": 0.5},
+    "update": {"learning_rate_decay": 150_000},
 }
 """What differs from pong-fast where Pong is solved for the clock (LOG.md)."""
 
