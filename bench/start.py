@@ -7,10 +7,10 @@
 One line for each line of this project's code that was met: the seconds since the start at which it was met first, those
 that it took in all, where it stands, and what it says. An import is one line, with all that it imports. A call that
 keeps Python's lock is seen when it is over, and has all of its time. What Python itself needs to begin, some hundredths
-of a second, is not seen.
+of a second, is not seen, nor what fastdqn.process is to do first.
 """
 
-from __future__ import annotations
+import startup  # noqa: F401 - first: Ctrl-C during the imports below
 
 import linecache
 import runpy

@@ -97,10 +97,11 @@ _GPU: Changes = {
     "agent": {"network": "wide"},
     "returns": {"refresh_env_steps": 2_048},
     "update": {"learning_rate_decay": 100_000},
+    "explore": {"extended_games": 0.0},
 }
 """What a GPU has time for while it waits for the games: a network twice as wide, twice as many samples, and returns
 that are computed anew twice as often, with which fewer env steps lead to policies as good; so the step size falls
-sooner."""
+sooner. There runs without actions that are kept are the ones that have been tried."""
 
 NO_EPSILON: Changes = {"dqn": {"epsilon_start": 0.0, "epsilon_final": 0.0}}
 """As noisy layers want it (Fortunato et al. 2018, section 3)."""

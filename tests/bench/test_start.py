@@ -22,7 +22,7 @@ def test_lines_of_this_project_have_their_own_time_and_that_of_what_they_call(tm
     own.mkdir()
     (own / "does.py").write_text("import waits\nwaits.wait(0.3)\nfor _ in range(3):\n    waits.wait(0.1)\n")
     code = (
-        "import runpy, sys; from pathlib import Path; from bench import start;"
+        "import runpy, sys; sys.path.append('bench'); from pathlib import Path; from bench import start;"
         f"sys.path.append({str(tmp_path / 'outside')!r}); looks = start.Looks(Path({str(own)!r}));"
         f"runpy.run_path({str(own / 'does.py')!r}); looks.stop(); print('\\n'.join(looks.told()))"
     )

@@ -207,8 +207,10 @@ def test_the_command_imports_only_what_it_needs() -> None:
     assert done.stdout == "[]\n"
 
 
-def test_games_lists_them() -> None:
-    done = fastdqn_says("games")
+@pytest.mark.parametrize("name", ["montezuma", pytest.param("", marks=pytest.mark.slow)])
+def test_games_lists_them(name: str) -> None:
+    done = fastdqn_says("games", name)
+    assert "montezuma_revenge" in done.stdout
     assert "…" not in done.stdout  # a pipe has room for whole names
     done = fastdqn_says("games", "invaders")
     assert "space_invaders" in done.stdout
