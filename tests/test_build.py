@@ -156,7 +156,7 @@ def test_a_run_says_what_it_learns_from() -> None:
     )
     assert said("11_pong_in_seconds", "--device cpu --max-minutes 9 --target-average 0.005 --refresh-delay 0.5") == (
         "learns by agent pong-fast: Adam 0.0007 moving to 0.0001, 4 samples for each env step (batch 64 every 16), "
-        "lambda-returns (0.9, blocks of 64 env steps a game, anew every 4,096 env steps in 2 turns, in use 2,048 "
+        "lambda-returns (0.9, blocks of 64 env steps a game, anew every 2,048 env steps in 4 turns, in use 1,024 "
         "later), gamma 0.98, no "
         "target network, played by an average of the weights, to which each update adds 0.005, epsilon 1 to 0.02",
         "parts: nature network, prioritized (alpha 0.6, beta 0)",

@@ -115,8 +115,8 @@ class ReturnOptions:
     """Env steps after which all returns in the replay are computed anew, with the network that plays then (Daley &
     Amato 2019); a longer replay pays then. By default never."""
     refresh_turns: int = 1
-    """Refreshes in which every stored env step is evaluated once. With 2 each takes one step of the games in two, and
-    the others keep their values until the next one."""
+    """Refreshes in which every stored env step is evaluated once. With 4 each takes one step of the games in four, and
+    between two of these returns hold rewards alone."""
     refresh_delay: float = 0.0
     """Share of --refresh-env-steps after which the values of a refresh count, from 0 up to 1; the first has no delay.
     Where PyTorch has one thread and the process another core, they are computed there meanwhile, else at once."""

@@ -40,6 +40,8 @@ class NewValues:
 
     due: int  # the row at which they do
     rows: Tensor  # (R,) int64, of all games
+    every: int  # rows from each of them to the next
+    last: int  # of them
     value: Tensor  # (R, N) float32, the largest of an observation
     taken: Tensor  # (R, N) float32, of the action that was taken
     wait: Callable[[], None] = lambda: None
@@ -64,8 +66,8 @@ class ReturnReplay(FrameReplay):
         every: env steps after which a refresh is due; None for never.
         capacity, num_envs, frame_shape, stack, gamma, device, seed, channels_last, newest: as of a frame replay.
         limits: a return beyond one of them counts as it, since no more than they can be learnt.
-        turns: refreshes in which every row is evaluated once: all but the first take one row of so many, and the
-            others keep the values that they have.
+        turns: refreshes in which every row is evaluated once: all but the first take one row of so many, and between
+            two of these returns hold rewards alone.
         delay: env steps after which the values of a refresh count, but for those of the first, so that they can be
             computed meanwhile.
     """
@@ -129,6 +131,10 @@ class ReturnReplay(FrameReplay):
         (Daley & Amato 2019, section 3.2), now without an end at each block. With a delay `settle` does the second
         part. Return whether there are new returns.
 
+        Where one row of k is evaluated, no return asks the older values of the others: with
+        G_t = r_t + ... + gamma^(k-1) r_t+k-1 + gamma^k ((1 - lambda^k) max_a Q(s_t+k, a) + lambda^k G_t+k)
+        for such rows t, it is a mean of the returns of k, 2k, 3k, ... steps, and looks as far ahead as before.
+
         Args:
             evaluate: returns the values (B, A) float32 of observations (B, C, H, W), at most `REFRESHED_AT_ONCE` of
                 them, or on a GPU `REFRESHED_AT_ONCE_ON_CUDA`; with a delay the same ones whatever is learnt meanwhile.
@@ -143,7 +149,8 @@ class ReturnReplay(FrameReplay):
         # noted: they were seen before frames were centred
         end = max(newest + 1, self._host_head) if first else newest + 1
         turns = 1 if first else self._turns
-        rows = torch.arange(oldest + (self._refreshes - oldest) % turns, end, turns, device=self.device)
+        begin = oldest + (self._refreshes - oldest) % turns
+        rows = torch.arange(begin, max(begin, end), turns, device=self.device)
         time, games = rows.repeat_interleave(self.num_envs), self._games.repeat(len(rows))
         # now: the newest row may get another one
         action = self._action[self.slots(time, games)].to(self.learner_device, torch.int64)
@@ -156,7 +163,9 @@ class ReturnReplay(FrameReplay):
 
         wait = start([partial(evaluated, slice(begin, begin + most)) for begin in range(0, len(time), most)])
         due = self._host_head + (0 if first else -(-self._delay // self.num_envs))
-        self._new = NewValues(due, rows, value.view(-1, self.num_envs), taken.view(-1, self.num_envs), wait)
+        values, of_taken = value.view(-1, self.num_envs), taken.view(-1, self.num_envs)
+        last = end - 1 - (end - 1 - self._refreshes) % turns
+        self._new = NewValues(due, rows, turns, last, values, of_taken, wait)
         self._refreshes += 1
         return self.settle()
 
@@ -172,7 +181,7 @@ class ReturnReplay(FrameReplay):
         slots = self.slots(new.rows.unsqueeze(1), self._games)  # (R, N)
         for kept, value in ((self._value, new.value), (self._taken, new.taken)):
             kept[slots] = torch.where(there, value, kept[slots])  # which a GPU need not wait for
-        self._look_back(self._host_known, oldest)
+        self._look_back(self._host_known, oldest, new.every, new.last)
         return True
 
     def starts(self) -> tuple[int, int]:
@@ -213,7 +222,10 @@ class ReturnReplay(FrameReplay):
         self._refreshes = int(state.get("refreshes", self._refreshed > 0))  # older ones are not counted
         self._new = None
         if "new" in state:
-            self._new = NewValues(int(state["due"]), *[tensor.to(self.device) for tensor in state["new"]])
+            rows = state["new"][0]
+            every = int(rows[1] - rows[0]) if len(rows) > 1 else 1
+            new = [tensor.to(self.device) for tensor in state["new"]]
+            self._new = NewValues(int(state["due"]), new[0], every, int(rows[-1]) if len(rows) else -1, *new[1:])
 
     def discard(self, envs: NDArray[np.bool_] | None) -> None:
         """Let the newest transition of these games, (N,), be the last before a truncation; with None, begin with the
@@ -244,8 +256,9 @@ class ReturnReplay(FrameReplay):
         """Return the first row in which a transition may start."""
         return max(0, self._host_head - self._reach)
 
-    def _look_back(self, newest: int, oldest: int) -> None:
-        """Compute the returns of the rows from `oldest` up to, but without, `newest`, whose values are the last.
+    def _look_back(self, newest: int, oldest: int, every: int = 1, last: int = -1) -> None:
+        """Compute the returns of the rows from `oldest` up to, but without, `newest`, whose values are the last. Up to
+        the row `last`, and `every` so many rows before it, values are asked, and from there on in all rows.
 
         A return is its own part and a share of the next one's. Parts and shares of 1, 2, 4, ... rows are put together,
         until a share is too small for a number, so that there is no operation for each row.
@@ -255,7 +268,12 @@ class ReturnReplay(FrameReplay):
         place, value = slots[:-1], self._value[slots]
         goes_on = ~self._terminated[place]
         share, whole = torch.zeros_like(value), value.clone()  # the last row is its value, and nothing else
-        share[:-1] = self._gamma * self._decay * (goes_on & ~self._ended[place])
+        decay = self._decay
+        if every > 1:
+            follows = time[1:]
+            asked = (follows > last) * self._decay + (follows <= last) * self._decay**every
+            decay = torch.where((follows > last) | ((last - follows) % every == 0), asked, 1.0)
+        share[:-1] = self._gamma * decay * (goes_on & ~self._ended[place])
         whole[:-1] = self._reward[place] + (self._gamma * goes_on - share[:-1]) * value[1:]
         rows = 1
         while rows <= newest - oldest and (self._gamma * self._decay) ** rows > SMALLEST:

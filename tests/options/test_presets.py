@@ -67,7 +67,7 @@ def test_the_record_has_settings_of_its_own(monkeypatch: pytest.MonkeyPatch) -> 
     assert (small.vector.num_envs, small.agent.gradient_threads, small.run.threads) == (16, 1, None)
     for words in (("--cuda",), ("--device", "cuda:0")):
         cuda = parse(FASTEST, *words)
-        assert (cuda.agent.network, cuda.dqn.batch_size, cuda.returns.refresh_env_steps) == ("wide", 8, 2048)
+        assert (cuda.agent.network, cuda.dqn.batch_size, cuda.returns.refresh_env_steps) == ("wide", 8, 1024)
         assert (cuda.dqn.learning_rate, cuda.freeze, cuda.vector) == (7e-4, options.freeze, options.vector)
     assert parse(FASTEST, "--cuda", "--network", "nature").agent.network == "nature"
     for preset in (options, small):

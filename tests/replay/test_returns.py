@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -66,21 +67,27 @@ class History:
             self.rng.integers(4, size=GAMES), VectorStep(self.frames(), reward, terminated, truncated, reset, ())
         )
 
-    def wanted(self, time: int, game: int, decay: float, last: int | None = None) -> float:
-        """The forward view: a mean of n-step returns, each by hand (Sutton & Barto 2018, equation 12.3)."""
+    def wanted(
+        self, time: int, game: int, decay: float, last: int | None = None, asked: Callable[[int], int] = lambda _: 1
+    ) -> float:
+        """The forward view: a mean of n-step returns, each by hand (Sutton & Barto 2018, equation 12.3).
+
+        `asked` says for a row how many there are to the one before it whose values are asked, and 0 for one whose are
+        not.
+        """
         last = (time // BLOCK + 1) * BLOCK if last is None else last  # the row at which the block ends
-        returns: list[float] = []
-        total, t = 0.0, time
+        mean, left, total, t = 0.0, 1.0, 0.0, time
         while True:
             total += GAMMA ** (t - time) * float(self.reward[t][game])
             t += 1
             terminated = bool(self.terminated[t - 1][game])
             follows = 0.0 if terminated else GAMMA ** (t - time) * float(self.value[t][game])
-            returns.append(total + follows)
             if terminated or self.truncated[t - 1][game] or t == last:
-                break
-        mean = sum((1 - decay) * decay**n * one for n, one in enumerate(returns[:-1]))
-        return mean + decay ** (len(returns) - 1) * returns[-1]
+                return mean + left * (total + follows)
+            if asked(t):
+                goes_on = decay ** asked(t)
+                mean += left * (1 - goes_on) * (total + follows)
+                left *= goes_on
 
 
 def replay_of(
@@ -263,8 +270,8 @@ def test_a_refresh_computes_all_returns_anew(count: int, monkeypatch: pytest.Mon
 
 
 def test_refreshes_in_turns_evaluate_one_row_of_so_many(tmp_path: Path) -> None:
-    """The first evaluates all; then each row has its turn within as many refreshes as there are turns, and meanwhile
-    keeps the value that it had. A checkpoint knows whose turn it is.
+    """The first evaluates all; then each row has its turn within as many refreshes as there are turns. A checkpoint knows
+    whose turn it is.
     """
     returns, history = replay_of(0.8, rows=60, every=GAMES, turns=3), History(6)
     returns.reset(history.frames())
@@ -291,6 +298,54 @@ def test_refreshes_in_turns_evaluate_one_row_of_so_many(tmp_path: Path) -> None:
     assert float(returns._value[row]) == 202.0
     evaluated(returns, 300.0)
     assert float(returns._value[row]) == 202.0
+
+
+@pytest.mark.parametrize(("turns", "count"), [(3, 40), (3, 150), (4, 77), (100, 90)])
+@pytest.mark.parametrize("over", [False, True], ids=["", "over a checkpoint"])
+def test_returns_do_not_ask_values_whose_turn_it_is_not(turns: int, count: int, over: bool, tmp_path: Path) -> None:
+    """Between two rows with new values they hold rewards alone, and a row with one counts for as many as there are from
+    it to the next. Rows that came after the refresh have the values that they were given. Where no row has its turn,
+    all are asked.
+    """
+    decay, rows, delay = 0.8, 60, 2 * GAMES
+    returns, history = replay_of(decay, rows=rows, every=GAMES, turns=turns, delay=delay), History(6)
+    returns.reset(history.frames())
+    for _ in range(count - 8):
+        history.step(returns)
+    assert returns.refresh(values_of)
+    first_newest = (count - 9) // BLOCK * BLOCK
+    history.value[: count - 8] = [np.full(GAMES, np.sin(row)) for row in range(count - 8)]
+    for _ in range(8):
+        history.step(returns)
+    begun, known = max(0, count - returns._reach), returns._host_known
+    assert known > first_newest
+    assert not returns.refresh(lambda obs: values_of(obs) + 5)
+    for row in range(begun, known + 1):
+        if row % turns == 1:  # the second refresh
+            history.value[row] = np.full(GAMES, np.sin(row) + 5)
+    if over:
+        other = replay_of(decay, rows=rows, every=GAMES, turns=turns, delay=delay, seed=5)
+        other.load(through_a_file(tmp_path, returns))
+        returns = other
+    for _ in range(2):
+        history.step(returns)
+    assert returns.settle()
+    new = [row for row in range(begun, known + 1) if row % turns == 1]
+    last = max(new, default=-1)
+    seen = 0
+    for row in range(max(0, count + 2 - returns._reach), returns._host_known):
+        for game in range(GAMES):
+            if history.reset[row][game]:
+                continue
+            wanted = history.wanted(
+                *(row, game, decay, returns._host_known),
+                lambda t: 1 if t > last else turns if t % turns == 1 else 0,
+            )
+            found = float(returns._return[row % rows * GAMES + game])
+            assert found == pytest.approx(wanted, abs=1e-5)
+            seen += 1
+    assert seen > 60
+    assert bool(new) == (turns < 100)
 
 
 @pytest.mark.usefixtures("one_torch_thread")
