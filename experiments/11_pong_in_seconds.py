@@ -96,7 +96,7 @@ def train(options: Options) -> Run:
     def pause(frozen: bool) -> None:
         trainer.pause_updates(frozen)
         recorder.pause(frozen)
-        policy.pause(trial.trials > 0)  # for good: an agent that wins has seen how
+        policy.pause(trial.wins)
 
     def eager(count: int) -> list[Metrics]:
         batches = replay.sample_each(count, batch_size)

@@ -208,7 +208,8 @@ class ExtendedEpsilonGreedy(VectorEpsilonGreedy):
     def pause(self, paused: bool) -> None:
         """Explore by epsilon alone until told otherwise, and let go of the actions that are kept."""
         self._paused = paused
-        self._left[:] = 0
+        if paused:
+            self._left[:] = 0
 
     def draw(self, epsilon: NDArray[np.float64], part: slice = ALL) -> Exploring:
         explore, actions = super().draw(epsilon, part)

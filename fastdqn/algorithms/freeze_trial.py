@@ -17,6 +17,8 @@ POINTS = 24
 """Points that the learning agent must have played since it was last frozen, which say whether to freeze it now."""
 LIMIT = -2.5
 """Log-likelihood ratio at which a policy learns again; so do at most one in twelve good ones (e^-2.5)."""
+LONG = 100
+"""Points of a trial after which an agent is one that wins."""
 GOOD, BAD = 0.6, 1.5
 """Points that a good and a bad policy lose, for each one that a policy between them loses."""
 
@@ -42,11 +44,17 @@ class FreezeTrial(NothingUnfinished):
         self.frozen = False
         self.trials = 0  # so far
         self.won = self.lost = 0  # by the newest of them
+        self.longest = 0  # points of a trial that is over
         self.env_steps = 0  # that frozen agents have played
         self._recent: deque[bool] = deque(maxlen=POINTS)
         self._can_lose = False
         self._least = 2.0 if share is None else share - slack
         self._gain, self._loss = (0.0, 0.0) if share is None else evidence(share)
+
+    @property
+    def wins(self) -> bool:
+        """Whether the agent is frozen, or has been for long enough to be one that wins."""
+        return self.frozen or self.longest >= LONG
 
     @property
     def ratio(self) -> float:
@@ -72,6 +80,8 @@ class FreezeTrial(NothingUnfinished):
             self.won += won
             self.lost += lost
             self.frozen = self.ratio >= LIMIT
+            if not self.frozen:
+                self.longest = max(self.longest, self.won + self.lost)
         else:
             self._recent.extend([True] * won + [False] * lost)
             if self._can_lose and len(self._recent) == POINTS and sum(self._recent) / POINTS >= self._least:
@@ -93,14 +103,14 @@ class FreezeTrial(NothingUnfinished):
     def state(self) -> dict[str, Any]:
         """Return what is known of the agent's points."""
         counts = {"frozen": self.frozen, "trials": self.trials, "won": self.won, "lost": self.lost}
-        counts["env_steps"] = self.env_steps
+        counts |= {"env_steps": self.env_steps, "longest": self.longest}
         return {**counts, "can_lose": self._can_lose, "recent": [int(won) for won in self._recent]}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Continue from there."""
         self.frozen, self._can_lose = bool(state["frozen"]), bool(state["can_lose"])
         self.trials, self.won, self.lost = int(state["trials"]), int(state["won"]), int(state["lost"])
-        self.env_steps = int(state["env_steps"])
+        self.env_steps, self.longest = int(state["env_steps"]), int(state["longest"])
         self._recent = deque((bool(won) for won in state["recent"]), maxlen=POINTS)
 
 
