@@ -9,15 +9,13 @@ the replay, and the schedules of epsilon, step size and beta stand still.
 The rest is settings (the agent pong-fast, and fastdqn/options/presets.py). It learns lambda-returns of the values that
 an average of the weights gave while it played, all computed anew every 2,048 env steps, on two cores in the background,
 so that no target network is asked; four samples for each env step, drawn by priority from the newest 49,152. Frames are
-centered, the step size falls, and of Pong's screen the playing area is shown, at 60x60 (--crop). Until the first
-trial random actions are kept for a while in half of the games (--extended-games), so that rallies which are always lost
-in the same way end otherwise, too.
+centered, the step size falls, and of Pong's screen the playing area is shown, at 60x60 (--crop).
 
 And all that can wait is done while the emulators play: once there are frames, actions are chosen and sent, and only
 then is the step stored, counted and learnt from. Several groups of games (--game-groups) can take turns.
 
-Differs from 10: the freeze trial; lambda-returns; that order; random actions that are kept; settings of its own for
-pong-fast, and Pong's frames; --device is auto.
+Differs from 10: the freeze trial; lambda-returns; that order; settings of its own for pong-fast, and Pong's frames;
+--device is auto.
 """
 
 import startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports below
@@ -42,7 +40,7 @@ from fastdqn.execution.graphs import Graphed, GraphedActions, graphs_on
 from fastdqn.execution.side_by_side import SeveralGradients
 from fastdqn.execution.threads import Threads
 from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions, UpdateOptions
-from fastdqn.options.game import ExploreOptions, GameOptions, TurnOptions, VectorOptions
+from fastdqn.options.game import GameOptions, TurnOptions, VectorOptions
 from fastdqn.options.parts import FreezeOptions, PartOptions, ReturnOptions
 from fastdqn.options.run import RunOptions
 from fastdqn.replay.newest import NewestStacks
@@ -61,7 +59,6 @@ class Options:
     pace: PaceOptions
     vector: VectorOptions
     turns: TurnOptions
-    explore: ExploreOptions
     update: UpdateOptions
     agent: AgentOptions
     parts: PartOptions
@@ -74,7 +71,7 @@ def train(options: Options) -> Run:
     prepare_memory()
     device, games, learner, replay, policy, schedule, diagnostics, notes = build.games_on_device(
         *(options.run, options.game, dqn, options.pace, options.vector),
-        *(options.update, options.agent, options.parts, options.returns, options.turns, options.explore),
+        *(options.update, options.agent, options.parts, options.returns, options.turns),
     )
     assert isinstance(games, Turns)
     batch_size = dqn.batch_size * steps
@@ -92,11 +89,6 @@ def train(options: Options) -> Run:
     holds = dqn.replay_size // games.num_envs * games.num_envs
     recorder = Recorder(replay, shown, min(dqn.replay_initial, holds))
     trial = FreezeTrial(freeze.freeze_share, freeze.freeze_slack)
-
-    def pause(frozen: bool) -> None:
-        trainer.pause_updates(frozen)
-        recorder.pause(frozen)
-        policy.pause(trial.wins)
 
     def eager(count: int) -> list[Metrics]:
         batches = replay.sample_each(count, batch_size)
@@ -127,8 +119,8 @@ def train(options: Options) -> Run:
         run.timed.enable(options.vector.profile)
         recorder.reset(games.reset())
         run.track(learner=trainer, games=games, replay=recorder, policy=policy, diagnostics=diagnostics, trial=trial)
-        if trial.trials:  # in a run that is resumed
-            pause(trial.frozen)
+        trainer.pause_updates(trial.frozen)  # in a run that is resumed
+        recorder.pause(trial.frozen)
 
         def epsilons(under_way: int) -> NDArray[np.float64]:
             found = epsilons_at(run.env_steps - trial.env_steps + under_way, games.num_envs, dqn)
@@ -140,7 +132,7 @@ def train(options: Options) -> Run:
             before, epsilon = epsilon, epsilons(games.num_envs if games.sent(0) else 0)
             came: list[Came] = []
             for number, part in enumerate(games.parts):  # while it is this group's turn, the others play
-                drawn = policy.draw(epsilon[part], part)
+                drawn = policy.draw(epsilon[part])
                 if games.sent(number):  # not in the first round
                     with run.timed("emulator"):
                         came.append(games.recv_from(number))
@@ -154,8 +146,9 @@ def train(options: Options) -> Run:
                 whole = together(came)
                 with run.timed("replay"):
                     recorder.add(whole)
-                if run.updates and trial.observe(whole.step, policy.telling):  # a trial begins or ends
-                    pause(trial.frozen)
+                if run.updates and trial.observe(whole.step):  # a trial begins or ends
+                    trainer.pause_updates(trial.frozen)
+                    recorder.pause(trial.frozen)
                     run.report(trial.report())
                 run.played_vector(whole.step, policy_lag=run.updates - updates, epsilon=before[-1])
             updates = run.updates

@@ -18,14 +18,7 @@ from torch import nn
 from fastdqn.algorithms.augmentation import Augmentation
 from fastdqn.algorithms.diagnostics import Diagnostics
 from fastdqn.algorithms.dqn import DQNLearner, Settings
-from fastdqn.algorithms.exploration import (
-    EpsilonGreedy,
-    ExtendedEpsilonGreedy,
-    Player,
-    VectorEpsilonGreedy,
-    actions_for,
-    epsilon_at,
-)
+from fastdqn.algorithms.exploration import EpsilonGreedy, Player, VectorEpsilonGreedy, actions_for, epsilon_at
 from fastdqn.algorithms.form import PLAIN, Form
 from fastdqn.algorithms.losses import clipped_td_errors, rescaled, squared_td_errors
 from fastdqn.algorithms.objectives import CategoricalObjective, HistogramObjective, Objective, ValueObjective
@@ -45,7 +38,7 @@ from fastdqn.networks.torso import SIZES, describe_unread
 from fastdqn.nouns import GamesOnDevice, ManyGames, OneGame, PlayerElsewhere
 from fastdqn.options.agents import AGENTS
 from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions, UpdateOptions
-from fastdqn.options.game import ExploreOptions, GameOptions, PlayerOptions, TurnOptions, VectorOptions
+from fastdqn.options.game import GameOptions, PlayerOptions, TurnOptions, VectorOptions
 from fastdqn.options.parts import PartOptions, ReturnOptions
 from fastdqn.options.run import RunOptions
 from fastdqn.replay.memory import (
@@ -151,7 +144,6 @@ def games_on_device(
     parts: PartOptions | None = None,
     returns: ReturnOptions | None = None,
     turns: TurnOptions | None = None,
-    explore: ExploreOptions | None = None,
     ranks: Ranks = ALONE,
 ) -> GamesOnDevice:
     """Return what plays and learns many games at once, with the replay on the device that trains; this process is one
@@ -178,15 +170,13 @@ def games_on_device(
     if form.capturable and ranks.alone:
         frames = replay.frames if isinstance(replay, PrioritizedReplay) else replay
         frames.landing = Graphed(frames.land)
-    policy = build_policy(lambda: actions_for(learner.act, replay.stacks()), envs, seeds, explore)
+    policy = build_policy(lambda: actions_for(learner.act, replay.stacks()), envs, seeds)
     policy.always = returns is not None
     reported = agent or AgentOptions()
     notes = [*describe_device(device), *ranks.notes, note, *describe_unread(learner.network)]
     notes.append(_learning(dqn, pace, update, agent, parts, returns))
     if parts is not None:
         notes.append(parts.describe(reported.describe(), dqn.double))
-    if explore is not None and explore.extended_games:
-        notes.append(explore.describe(envs.num_envs))
     notes += [run.describe_end(), describe_frame_replay(dqn.replay_size, device, vector.frame_size**2)]
     if update is not None:
         notes.append(form.describe(device))
@@ -312,15 +302,9 @@ def build_player(env: PlayEnv, seed: int, dqn: DQNOptions, network: nn.Module, e
     return Player(env, policy, NStep(dqn.n_step, dqn.gamma), as_int(seeds.env))
 
 
-def build_policy(
-    greedy: Callable[[], NDArray[np.int64]], envs: VectorEnv, seeds: Seeds, explore: ExploreOptions | None = None
-) -> VectorEpsilonGreedy:
+def build_policy(greedy: Callable[[], NDArray[np.int64]], envs: VectorEnv, seeds: Seeds) -> VectorEpsilonGreedy:
     """Return the epsilon-greedy policy for all games; `greedy` yields the actions (N,) of largest value."""
-    rng = np.random.default_rng(seeds.policy)
-    games = 0 if explore is None else explore.games_of(envs.num_envs)
-    if explore is None or not games:
-        return VectorEpsilonGreedy(greedy, envs.num_actions, rng)
-    return ExtendedEpsilonGreedy(greedy, envs.num_actions, rng, envs.num_envs, games, explore.extended_rate)
+    return VectorEpsilonGreedy(greedy, envs.num_actions, np.random.default_rng(seeds.policy))
 
 
 def check_games(

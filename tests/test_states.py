@@ -11,7 +11,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from fastdqn.algorithms.exploration import ExtendedEpsilonGreedy
+from fastdqn.algorithms.exploration import VectorEpsilonGreedy
 from fastdqn.states import NothingUnfinished, resume_parts, set_generator
 from tests.helpers.checkpoints import through_a_file
 from tests.helpers.learners import learner_of, random_batch
@@ -130,9 +130,7 @@ def test_a_saved_learner_is_a_copy() -> None:
 
 
 def test_a_policy_resumes(tmp_path: Path) -> None:
-    policies = [
-        ExtendedEpsilonGreedy(lambda: np.zeros(3, np.int64), 6, np.random.default_rng(s), 3, 2, 0.2) for s in (1, 2)
-    ]
+    policies = [VectorEpsilonGreedy(lambda: np.zeros(3, np.int64), 6, np.random.default_rng(s)) for s in (1, 2)]
     epsilon = np.full(3, 0.5)
     for _ in range(10):
         policies[0].act(epsilon)

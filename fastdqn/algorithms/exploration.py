@@ -13,7 +13,6 @@ from torch import Tensor
 from fastdqn.envs.build import PlayEnv
 from fastdqn.envs.rerun import Rerun
 from fastdqn.options.dqn import DQNOptions
-from fastdqn.options.game import EXTENDED
 from fastdqn.replay.nstep import NStep
 from fastdqn.schedules import linear_epsilon
 from fastdqn.seeds import set_state, state_of
@@ -123,9 +122,6 @@ Exploring = tuple[NDArray[np.bool_], NDArray[np.int64]]
 """Which of N games explore, and with which actions they do."""
 
 
-ALL = slice(None)
-
-
 class VectorEpsilonGreedy(_Exploring):
     """Epsilon-greedy actions for N games at once; one evaluation of the network serves them all.
 
@@ -142,26 +138,12 @@ class VectorEpsilonGreedy(_Exploring):
         self._num_actions = num_actions
         super().__init__(rng)
 
-    @property
-    def telling(self) -> NDArray[np.bool_] | None:
-        """The games (N,) whose points tell how well the agent plays; None for all of them."""
-        return None
-
-    def pause(self, paused: bool) -> None:
-        """Explore by epsilon alone until told otherwise; here nothing else is done anyway."""
-
     def act(self, epsilon: NDArray[np.float64]) -> NDArray[np.int64]:
         """Return N actions in [0, A), int64, for N probabilities to explore."""
         return self.chosen(self.draw(epsilon), self.greedy)
 
-    def draw(self, epsilon: NDArray[np.float64], part: slice = ALL) -> Exploring:
-        """Draw what `chosen` needs to know of chance, for the probabilities of some games to explore.
-
-        Args:
-            epsilon: (n,).
-            part: which of the N games these are; all by default.
-        """
-        del part  # all games are alike
+    def draw(self, epsilon: NDArray[np.float64]) -> Exploring:
+        """Draw what `chosen` needs to know of chance, for the probabilities of some games to explore."""
         return self._rng.random(len(epsilon)) < epsilon, self._rng.integers(self._num_actions, size=len(epsilon))
 
     def chosen(self, drawn: Exploring, greedy: Callable[[], NDArray[np.int64]]) -> NDArray[np.int64]:
@@ -170,67 +152,6 @@ class VectorEpsilonGreedy(_Exploring):
         if explore.all() and not self.always:
             return actions
         return np.where(explore, actions, greedy())
-
-
-class ExtendedEpsilonGreedy(VectorEpsilonGreedy):
-    """Epsilon-greedy actions, and in some of the games random ones that are kept for several env steps, too.
-
-    After Dabney et al. 2020, "Temporally-Extended epsilon-Greedy Exploration"; there all games do so, for as long as a
-    zeta distribution says.
-
-    Args:
-        greedy, num_actions, rng: as above.
-        num_envs: N.
-        games: how many of them do so, the last ones.
-        rate: probability with which one of these begins such an action in an env step.
-    """
-
-    def __init__(
-        self,
-        greedy: Callable[[], NDArray[np.int64]],
-        num_actions: int,
-        rng: np.random.Generator,
-        num_envs: int,
-        games: int,
-        rate: float,
-    ) -> None:
-        super().__init__(greedy, num_actions, rng)
-        self.plain = np.arange(num_envs) < num_envs - games
-        self._rate = np.where(self.plain, 0.0, rate)
-        self._left = np.zeros(num_envs, np.int64)  # env steps for which it is still kept
-        self._kept = np.zeros(num_envs, np.int64)
-        self._paused = False
-
-    @property
-    def telling(self) -> NDArray[np.bool_] | None:
-        return None if self._paused or not self.plain.any() else self.plain
-
-    def pause(self, paused: bool) -> None:
-        """Explore by epsilon alone until told otherwise, and let go of the actions that are kept."""
-        self._paused = paused
-        if paused:
-            self._left[:] = 0
-
-    def draw(self, epsilon: NDArray[np.float64], part: slice = ALL) -> Exploring:
-        explore, actions = super().draw(epsilon, part)
-        if self._paused:
-            return explore, actions
-        left, kept = self._left[part], self._kept[part]  # views
-        begins = (self._rng.random(len(left)) < self._rate[part]) & (left == 0)
-        left[begins] = self._rng.integers(EXTENDED[0], EXTENDED[1] + 1, size=int(begins.sum()))
-        kept[begins] = actions[begins]
-        keeps = left > 0
-        left -= keeps
-        return explore | keeps, np.where(keeps, kept, actions)
-
-    def state(self) -> dict[str, Any]:
-        """Return where the random numbers stand, and the actions that are kept."""
-        return {**super().state(), "left": self._left.tolist(), "kept": self._kept.tolist()}
-
-    def load(self, state: Mapping[str, Any]) -> None:
-        """Continue from there."""
-        super().load(state)
-        self._left[:], self._kept[:] = state["left"], state["kept"]
 
 
 def actions_for(act: Callable[[Tensor], Tensor], obs: Tensor) -> NDArray[np.int64]:

@@ -7,9 +7,6 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from fastdqn.states import NothingUnfinished
 from fastdqn.types import VectorStep
 
@@ -17,8 +14,6 @@ POINTS = 24
 """Points that the learning agent must have played since it was last frozen, which say whether to freeze it now."""
 LIMIT = -2.5
 """Log-likelihood ratio at which a policy learns again; so do at most one in twelve good ones (e^-2.5)."""
-LONG = 100
-"""Points of a trial after which an agent is one that wins."""
 GOOD, BAD = 0.6, 1.5
 """Points that a good and a bad policy lose, for each one that a policy between them loses."""
 
@@ -44,7 +39,6 @@ class FreezeTrial(NothingUnfinished):
         self.frozen = False
         self.trials = 0  # so far
         self.won = self.lost = 0  # by the newest of them
-        self.longest = 0  # points of a trial that is over
         self.env_steps = 0  # that frozen agents have played
         self._recent: deque[bool] = deque(maxlen=POINTS)
         self._can_lose = False
@@ -52,27 +46,17 @@ class FreezeTrial(NothingUnfinished):
         self._gain, self._loss = (0.0, 0.0) if share is None else evidence(share)
 
     @property
-    def wins(self) -> bool:
-        """Whether the agent is frozen, or has been for long enough to be one that wins."""
-        return self.frozen or self.longest >= LONG
-
-    @property
     def ratio(self) -> float:
         """Log-likelihood ratio of the newest policy that was frozen."""
         return self.won * self._gain + self.lost * self._loss
 
-    def observe(self, step: VectorStep, telling: NDArray[np.bool_] | None = None) -> bool:
+    def observe(self, step: VectorStep) -> bool:
         """Take the newest step; from now on `frozen` says whether the agent is.
-
-        Args:
-            step: of all games.
-            telling: (N,) games whose points tell how well an agent plays that learns; all by default.
 
         Returns:
             whether that has changed.
         """
-        reward = step.reward if telling is None or self.frozen else step.reward[telling]
-        won, lost = int((reward > 0).sum()), int((reward < 0).sum())
+        won, lost = int((step.reward > 0).sum()), int((step.reward < 0).sum())
         before = self.frozen
         self.env_steps += before * int((~step.reset).sum())
         self._can_lose |= lost > 0
@@ -80,8 +64,6 @@ class FreezeTrial(NothingUnfinished):
             self.won += won
             self.lost += lost
             self.frozen = self.ratio >= LIMIT
-            if not self.frozen:
-                self.longest = max(self.longest, self.won + self.lost)
         else:
             self._recent.extend([True] * won + [False] * lost)
             if self._can_lose and len(self._recent) == POINTS and sum(self._recent) / POINTS >= self._least:
@@ -103,14 +85,14 @@ class FreezeTrial(NothingUnfinished):
     def state(self) -> dict[str, Any]:
         """Return what is known of the agent's points."""
         counts = {"frozen": self.frozen, "trials": self.trials, "won": self.won, "lost": self.lost}
-        counts |= {"env_steps": self.env_steps, "longest": self.longest}
+        counts["env_steps"] = self.env_steps
         return {**counts, "can_lose": self._can_lose, "recent": [int(won) for won in self._recent]}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Continue from there."""
         self.frozen, self._can_lose = bool(state["frozen"]), bool(state["can_lose"])
         self.trials, self.won, self.lost = int(state["trials"]), int(state["won"]), int(state["lost"])
-        self.env_steps, self.longest = int(state["env_steps"]), int(state["longest"])
+        self.env_steps = int(state["env_steps"])
         self._recent = deque((bool(won) for won in state["recent"]), maxlen=POINTS)
 
 

@@ -10,8 +10,6 @@ import tyro
 
 from fastdqn.options.fields import MOST_THREADS, at_least, beside, between
 
-EXTENDED = (6, 16)
-"""Env steps, at least and at most, for which a random action of --extended-games is kept."""
 ProtocolName = Literal["nature", "machado", "atari-100k"]
 PRESENTATIONS: Mapping[ProtocolName, Mapping[str, Any]] = {
     # Mnih et al. 2015, Methods and extended data table 1: 5 minutes a game, lives in training alone.
@@ -127,35 +125,6 @@ class TurnOptions:
     def check(self) -> None:
         """Raise UserError for a value out of range."""
         at_least(self.game_groups, 1, "--game-groups")
-
-
-@dataclass(frozen=True)
-class ExploreOptions:
-    """Exploration beyond single random actions."""
-
-    extended_games: float = 0.0
-    """Share of the games in which, until the first freeze trial, random actions are begun now and then that are kept
-    for 6 to 16 env steps (after Dabney et al. 2020, temporally extended epsilon-greedy exploration): where a policy
-    comes back from a single random action, it never sees what else there is."""
-    extended_rate: float = 0.015
-    """Probability with which a game of --extended-games begins one in an env step."""
-
-    def check(self) -> None:
-        """Raise UserError for a value out of range."""
-        between(self.extended_games, 0.0, 1.0, "--extended-games")
-        between(self.extended_rate, 0.0, 1.0, "--extended-rate")
-
-    def describe(self, num_envs: int) -> str:
-        """Return how many games do so, for the start of a run; nothing where none does."""
-        if not self.extended_games:
-            return ""
-        often = f"with a probability of {self.extended_rate:g} in an env step"
-        kept = f"random actions that are kept for {EXTENDED[0]} to {EXTENDED[1]} env steps"
-        return f"{self.games_of(num_envs)} of the games begin {kept}, {often}, until the first freeze trial"
-
-    def games_of(self, num_envs: int) -> int:
-        """Return how many of N games do so."""
-        return round(self.extended_games * num_envs)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from fastdqn.options.actor_critic import A2COptions, GradientOptions, PieceOptio
 from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions, UpdateOptions
 from fastdqn.options.evaluation import EvaluationOptions
 from fastdqn.options.fields import LARGEST, changes_learning
-from fastdqn.options.game import ExploreOptions, GameOptions, PlayerOptions, TurnOptions, VectorOptions
+from fastdqn.options.game import GameOptions, PlayerOptions, TurnOptions, VectorOptions
 from fastdqn.options.parts import FreezeOptions, PartOptions, ReturnOptions, SeriesOptions
 from fastdqn.options.ranks import RanksOptions
 from fastdqn.options.resets import ResetOptions
@@ -24,7 +24,7 @@ from fastdqn.options.sac import SACOptions, SessionOptions
 from fastdqn.options.trainer import TrainerOptions
 
 OptionsT = TypeVar("OptionsT")
-LATER = (RanksOptions, TurnOptions, ExploreOptions)
+LATER = (RanksOptions, TurnOptions)
 """Groups that runs of before there were any do not name; they have the defaults."""
 
 
@@ -39,7 +39,6 @@ class Groups:
     player: PlayerOptions | None = None
     vector: VectorOptions | None = None
     turns: TurnOptions | None = None
-    explore: ExploreOptions | None = None
     update: UpdateOptions | None = None
     agent: AgentOptions | None = None
     parts: PartOptions | None = None

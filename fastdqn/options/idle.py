@@ -92,8 +92,6 @@ def _all(groups: Groups) -> Iterator[_Idle]:
         yield _Idle("--target-sync", "lambda-returns have no target network")
     elif groups.agent is not None and groups.agent.target_average is not None:
         yield _Idle("--target-sync", "the target network is an average of the weights")
-    if groups.explore is not None and not groups.explore.extended_games:
-        yield _Idle("--extended-rate", "no random action is kept without --extended-games")
     if groups.freeze is not None and groups.freeze.freeze_share is None:
         yield _Idle("--freeze-slack", "nothing is frozen without --freeze-share")
     if groups.resets is not None:

@@ -79,7 +79,6 @@ _RECORD: Changes = {
     "agent": {"target_average": 0.01, "act_with": "target"},
     "returns": {"trace_decay": 0.9, "refresh_env_steps": 2_048, "refresh_turns": 4},
     "freeze": {"freeze_share": 0.87, "freeze_slack": 0.05},
-    "explore": {"extended_games": 0.5},
     "update": {"learning_rate_decay": 150_000},
 }
 """What differs from pong-fast where Pong is solved for the clock (LOG.md)."""
@@ -97,11 +96,10 @@ _GPU: Changes = {
     "agent": {"network": "wide"},
     "returns": {"refresh_env_steps": 1_024},
     "update": {"learning_rate_decay": 100_000},
-    "explore": {"extended_games": 0.0},
 }
 """What a GPU has time for while it waits for the games: a network twice as wide, twice as many samples, and returns
 that are computed anew twice as often, with which fewer env steps lead to policies as good; so the step size falls
-sooner. There runs without actions that are kept are the ones that have been tried."""
+sooner."""
 
 NO_EPSILON: Changes = {"dqn": {"epsilon_start": 0.0, "epsilon_final": 0.0}}
 """As noisy layers want it (Fortunato et al. 2018, section 3)."""

@@ -35,7 +35,6 @@ _PHRASES = {
     "network": "{} network",
     "noise": "{} noise",
     "game_groups": "games in {} groups that take turns",
-    "extended_games": "random actions that are kept in {} of the games",
     "num_envs": "{} games at once",
     "steps": "an update every {} env steps",
     "max_env_steps": "until {} env steps",

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 import torch
 
 from fastdqn.algorithms.exploration import (
     EpsilonGreedy,
-    ExtendedEpsilonGreedy,
     Player,
     VectorEpsilonGreedy,
     actions_for,
@@ -94,39 +91,6 @@ def test_vector_policy_explores_as_often_as_epsilon_says() -> None:
     np.testing.assert_allclose(greedy, 1 - epsilon, atol=0.04)
     counts = np.bincount(drawn[:, 1], minlength=6)
     assert counts.min() > 0.8 * 3000 / 6
-
-
-def test_extended_actions_are_kept_in_the_last_games_alone() -> None:
-    """6 to 16 env steps of one random action, begun as often as the rate says; between them the greedy one, 9."""
-    policy = ExtendedEpsilonGreedy(lambda: np.full(5, 9), 6, np.random.default_rng(0), 5, 2, 0.05)
-    assert policy.plain.tolist() == [True, True, True, False, False]
-    drawn = np.stack([policy.act(np.zeros(5)) for _ in range(8000)])
-    assert (drawn[:, :3] == 9).all()
-    begun, lengths, kept, free = 0, [], [], 0
-    for game in (3, 4):
-        actions = drawn[:, game]
-        ends = [0, *(np.flatnonzero(np.diff(actions)) + 1), len(actions)]
-        for first, last in itertools.pairwise(ends):
-            if actions[first] == 9:
-                free += last - first
-                continue
-            begun += 1
-            lengths.append(last - first)
-            kept.append(int(actions[first]))
-    assert min(lengths) == 6
-    assert sorted(lengths)[int(0.9 * len(lengths))] <= 16  # two of the same action may follow each other
-    assert np.bincount(kept, minlength=6).min() > 0.7 * begun / 6
-    assert begun == pytest.approx(0.05 * (free + begun), rel=0.15)
-
-
-def test_extended_actions_of_groups_and_of_a_frozen_agent() -> None:
-    policy = ExtendedEpsilonGreedy(lambda: np.zeros(2, np.int64), 6, np.random.default_rng(0), 4, 1, 1.0)
-    explores = [policy.draw(np.zeros(2), part)[0].tolist() for part in (slice(0, 2), slice(2, 4))]
-    assert explores == [[False, False], [False, True]]
-    policy.pause(True)
-    assert not any(policy.draw(np.zeros(2), slice(2, 4))[0].any() for _ in range(50))
-    policy.pause(False)
-    assert policy.draw(np.zeros(2), slice(2, 4))[0].tolist() == [False, True]
 
 
 def test_actions_are_those_that_the_network_chooses() -> None:

@@ -32,16 +32,6 @@ def test_env_steps_of_frozen_agents_are_counted() -> None:
     assert trial.env_steps == 18
 
 
-def test_while_it_learns_the_points_of_some_games_tell_nothing() -> None:
-    """A frozen agent is judged by all of them."""
-    trial = FreezeTrial(0.9)
-    step = points(30, 30)
-    won, lost = step.reward > 0, step.reward < 0
-    assert not trial.observe(step, lost)
-    assert trial.observe(step, won)
-    assert trial.observe(points(0, 12), np.zeros(15, bool))  # learns again
-
-
 def test_evidence_by_hand() -> None:
     """At 0.9 the good policy loses 6% and the bad one 15%; one that loses 10% says nearly nothing for either."""
     gain, loss = evidence(0.9)

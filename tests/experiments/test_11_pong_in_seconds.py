@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from fastdqn.algorithms.dqn import DQNLearner
-from fastdqn.algorithms.exploration import Exploring, ExtendedEpsilonGreedy, VectorEpsilonGreedy
+from fastdqn.algorithms.exploration import Exploring, VectorEpsilonGreedy
 from fastdqn.algorithms.freeze_trial import FreezeTrial
 from fastdqn.errors import RunError, UserError
 from fastdqn.replay.prioritized import PrioritizedReplay
@@ -64,9 +64,9 @@ def test_schedules_stand_still_while_it_is_frozen(tmp_path: Path, monkeypatch: p
     trial: list[FreezeTrial] = []
     observe = FreezeTrial.observe
 
-    def observed(self: FreezeTrial, step: VectorStep, telling: NDArray[np.bool_] | None) -> bool:
+    def observed(self: FreezeTrial, step: VectorStep) -> bool:
         trial[:] = [self]
-        return observe(self, step, telling)
+        return observe(self, step)
 
     def note(name: str, value: float) -> None:
         if trial:
@@ -90,37 +90,6 @@ def test_schedules_stand_still_while_it_is_frozen(tmp_path: Path, monkeypatch: p
     assert seen["beta"][-1][1] == pytest.approx(0.1 + 0.9 * passed / 4000, abs=0.01)
 
 
-def test_actions_are_kept_until_the_first_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And until then the other games alone tell when it begins."""
-    seen: list[tuple[int, list[bool] | None]] = []
-    begun: list[int] = []
-    observe, draw = FreezeTrial.observe, ExtendedEpsilonGreedy.draw
-
-    def observed(self: FreezeTrial, step: VectorStep, telling: NDArray[np.bool_] | None) -> bool:
-        seen.append((self.trials, None if telling is None else telling.tolist()))
-        return observe(self, step, telling)
-
-    def drawn(self: ExtendedEpsilonGreedy, epsilon: NDArray[np.float64], part: slice) -> Exploring:
-        explore, actions = draw(self, np.zeros_like(epsilon), part)
-        if explore.any():
-            begun.append(len(seen))
-        return explore, actions
-
-    monkeypatch.setattr(FreezeTrial, "observe", observed)
-    monkeypatch.setattr(ExtendedEpsilonGreedy, "draw", drawn)
-    words = (*RAINBOW_CATCH, "--device", "cpu", "--freeze-share", "0.5", "--freeze-slack", "0.49", "--num-envs", "4")
-    words += ("--extended-games", "0.5", "--extended-rate", "0.1", "--max-env-steps", "1500")
-    train("11_pong_in_seconds", tmp_path, *words)
-    before = [telling for trials, telling in seen if not trials]
-    after = [telling for trials, telling in seen if trials]
-    assert len(before) > 10
-    assert len(after) > 10
-    assert all(telling == [True, True, False, False] for telling in before)
-    assert after == [None] * len(after)
-    assert len([step for step in begun if 0 < step < len(before)]) > 10
-    assert max(begun) <= len(before)
-
-
 @pytest.mark.parametrize("groups", [1, 2])
 def test_epsilon_is_that_of_the_env_step_that_is_played(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, groups: int
@@ -130,9 +99,9 @@ def test_epsilon_is_that_of_the_env_step_that_is_played(
     logged: list[float] = []
     draw, count = VectorEpsilonGreedy.draw, Run.played_vector
 
-    def drawn(self: VectorEpsilonGreedy, epsilon: NDArray[np.float64], part: slice) -> Exploring:
+    def drawn(self: VectorEpsilonGreedy, epsilon: NDArray[np.float64]) -> Exploring:
         played.extend(epsilon)
-        return draw(self, epsilon, part)
+        return draw(self, epsilon)
 
     def counted(self: Run, step: VectorStep, policy_lag: int = 0, **values: float) -> None:
         logged.append(values["epsilon"])

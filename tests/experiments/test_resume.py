@@ -61,7 +61,6 @@ def same(left: Any, right: Any, path: str = "") -> None:
 
 RETURNS = ("--n-step", "1", "--trace-decay", "0.8", "--block-steps", "5", "--refresh-env-steps", "40")
 IN_TURNS = ("--refresh-turns", "2", "--refresh-delay", "0.6")
-EXTENDED = ("--extended-games", "0.5", "--extended-rate", "0.1")
 AVERAGE = ("--prioritized", "--importance-decay", "260", "--target-average", "0.1", "--act-with", "target")
 
 
@@ -81,7 +80,7 @@ AVERAGE = ("--prioritized", "--importance-decay", "260", "--target-average", "0.
             pytest.param("11_pong_in_seconds", (*VECTOR, *NARROW, *RETURNS, *more), marks=pytest.mark.slow)
             for more in ((), AVERAGE)
         ),
-        ("11_pong_in_seconds", (*VECTOR, *NARROW, *RETURNS, *AVERAGE, *IN_TURNS, *EXTENDED)),
+        ("11_pong_in_seconds", (*VECTOR, *NARROW, *RETURNS, *AVERAGE, *IN_TURNS)),
         ("11_pong_in_seconds", (*VECTOR, *NARROW, *RETURNS, *AVERAGE, "--num-envs", "4", "--game-groups", "2")),
     ],
 )
@@ -111,7 +110,7 @@ def test_a_run_with_freeze_trials_resumes(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(freeze_trial, "LIMIT", -1.0)
     script = "11_pong_in_seconds"
     words = (*VECTOR, "--game", "pong", *NARROW, "--freeze-share", "0.9", "--epsilon-final", "0.5")
-    words += ("--freeze-slack", "1", *RETURNS, *EXTENDED)
+    words += ("--freeze-slack", "1", *RETURNS)
     whole = train(script, tmp_path / "whole", *words, "--max-env-steps", "1300")
     run = train(script, tmp_path / "half", *words, "--max-env-steps", "650")
     middle = state_at_the_end(run)["parts"]["trial"]
