@@ -270,8 +270,8 @@ def test_a_refresh_computes_all_returns_anew(count: int, monkeypatch: pytest.Mon
 
 
 def test_refreshes_in_turns_evaluate_one_row_of_so_many(tmp_path: Path) -> None:
-    """The first evaluates all; then each row has its turn within as many refreshes as there are turns. A checkpoint knows
-    whose turn it is.
+    """The first evaluates all; then each row has its turn within as many refreshes as there are turns. A checkpoint
+    knows whose turn it is.
     """
     returns, history = replay_of(0.8, rows=60, every=GAMES, turns=3), History(6)
     returns.reset(history.frames())
