@@ -39,9 +39,7 @@ class NewValues:
     """Values of stored observations that do not count yet."""
 
     due: int  # the row at which they do
-    rows: Tensor  # (R,) int64, of all games
-    every: int  # rows from each of them to the next
-    last: int  # of them
+    rows: range  # R of them, of all games
     value: Tensor  # (R, N) float32, the largest of an observation
     taken: Tensor  # (R, N) float32, of the action that was taken
     wait: Callable[[], None] = lambda: None
@@ -149,9 +147,8 @@ class ReturnReplay(FrameReplay):
         # noted: they were seen before frames were centred
         end = max(newest + 1, self._host_head) if first else newest + 1
         turns = 1 if first else self._turns
-        begin = oldest + (self._refreshes - oldest) % turns
-        rows = torch.arange(begin, max(begin, end), turns, device=self.device)
-        time, games = rows.repeat_interleave(self.num_envs), self._games.repeat(len(rows))
+        rows = range(oldest + (self._refreshes - oldest) % turns, end, turns)
+        time, games = self._times(rows).repeat_interleave(self.num_envs), self._games.repeat(len(rows))
         # now: the newest row may get another one
         action = self._action[self.slots(time, games)].to(self.learner_device, torch.int64)
         value, taken = torch.zeros(2, len(time), device=self.device)
@@ -163,9 +160,7 @@ class ReturnReplay(FrameReplay):
 
         wait = start([partial(evaluated, slice(begin, begin + most)) for begin in range(0, len(time), most)])
         due = self._host_head + (0 if first else -(-self._delay // self.num_envs))
-        values, of_taken = value.view(-1, self.num_envs), taken.view(-1, self.num_envs)
-        last = end - 1 - (end - 1 - self._refreshes) % turns
-        self._new = NewValues(due, rows, turns, last, values, of_taken, wait)
+        self._new = NewValues(due, rows, value.view(-1, self.num_envs), taken.view(-1, self.num_envs), wait)
         self._refreshes += 1
         return self.settle()
 
@@ -177,11 +172,12 @@ class ReturnReplay(FrameReplay):
         new.wait()
         self._new = None
         oldest = self._oldest()
-        there = (new.rows >= oldest).unsqueeze(1)  # the others have been written over
-        slots = self.slots(new.rows.unsqueeze(1), self._games)  # (R, N)
+        time = self._times(new.rows).unsqueeze(1)
+        there = time >= oldest  # the others have been written over
+        slots = self.slots(time, self._games)  # (R, N)
         for kept, value in ((self._value, new.value), (self._taken, new.taken)):
             kept[slots] = torch.where(there, value, kept[slots])  # which a GPU need not wait for
-        self._look_back(self._host_known, oldest, new.every, new.last)
+        self._look_back(self._host_known, oldest, new.rows)
         return True
 
     def starts(self) -> tuple[int, int]:
@@ -208,9 +204,10 @@ class ReturnReplay(FrameReplay):
         new = self._new
         if new is not None:
             new.wait()
-            there = (new.rows >= self._oldest()).unsqueeze(1)  # the others count no more, whatever the thread has seen
-            tensors = (new.rows, new.value * there, new.taken * there)
-            mine |= {"new": [tensor.cpu().clone() for tensor in tensors], "due": new.due}
+            # the others count no more, whatever the thread has seen
+            there = self._times(new.rows).unsqueeze(1) >= self._oldest()
+            tensors = [(values * there).cpu() for values in (new.value, new.taken)]
+            mine |= {"new": tensors, "rows": [new.rows.start, new.rows.stop, new.rows.step], "due": new.due}
         return {**super().state(), **mine, "refreshed": self._refreshed, "refreshes": self._refreshes}
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -221,11 +218,9 @@ class ReturnReplay(FrameReplay):
         self._refreshed = int(state["refreshed"])
         self._refreshes = int(state.get("refreshes", self._refreshed > 0))  # older ones are not counted
         self._new = None
-        if "new" in state:
-            rows = state["new"][0]
-            every = int(rows[1] - rows[0]) if len(rows) > 1 else 1
-            new = [tensor.to(self.device) for tensor in state["new"]]
-            self._new = NewValues(int(state["due"]), new[0], every, int(rows[-1]) if len(rows) else -1, *new[1:])
+        if "rows" in state:  # not in older ones, whose next refresh has them
+            value, taken = [tensor.to(self.device) for tensor in state["new"]]
+            self._new = NewValues(int(state["due"]), range(*map(int, state["rows"])), value, taken)
 
     def discard(self, envs: NDArray[np.bool_] | None) -> None:
         """Let the newest transition of these games, (N,), be the last before a truncation; with None, begin with the
@@ -256,9 +251,13 @@ class ReturnReplay(FrameReplay):
         """Return the first row in which a transition may start."""
         return max(0, self._host_head - self._reach)
 
-    def _look_back(self, newest: int, oldest: int, every: int = 1, last: int = -1) -> None:
+    def _times(self, rows: range) -> Tensor:
+        begin, end = rows.start, max(rows.start, rows.stop)  # PyTorch knows no empty range that ends before it begins
+        return torch.arange(begin, end, rows.step, device=self.device)
+
+    def _look_back(self, newest: int, oldest: int, new: range = range(0)) -> None:
         """Compute the returns of the rows from `oldest` up to, but without, `newest`, whose values are the last. Up to
-        the row `last`, and `every` so many rows before it, values are asked, and from there on in all rows.
+        the last one of `new` values are asked in these rows alone, and from there on in all.
 
         A return is its own part and a share of the next one's. Parts and shares of 1, 2, 4, ... rows are put together,
         until a share is too small for a number, so that there is no operation for each row.
@@ -268,15 +267,15 @@ class ReturnReplay(FrameReplay):
         place, value = slots[:-1], self._value[slots]
         goes_on = ~self._terminated[place]
         share, whole = torch.zeros_like(value), value.clone()  # the last row is its value, and nothing else
-        decay = self._decay
+        decay, every = self._decay, new.step if new else 1
         if every > 1:
-            follows = time[1:]
-            asked = (follows > last) * self._decay + (follows <= last) * self._decay**every
-            decay = torch.where((follows > last) | ((last - follows) % every == 0), asked, 1.0)
+            before = new[-1] - time[1:]  # rows from one to the last that is new, below 0 after it
+            decay = torch.where(before % every == 0, self._decay**every, 1.0)
+            decay = torch.where(before < 0, self._decay, decay)
         share[:-1] = self._gamma * decay * (goes_on & ~self._ended[place])
         whole[:-1] = self._reward[place] + (self._gamma * goes_on - share[:-1]) * value[1:]
         rows = 1
-        while rows <= newest - oldest and (self._gamma * self._decay) ** rows > SMALLEST:
+        while rows <= newest - oldest and self._gamma**rows * self._decay ** (rows // every * every) > SMALLEST:
             whole[:-rows] = torch.addcmul(whole[:-rows], share[:-rows], whole[rows:])
             share[:-rows] = share[:-rows] * share[rows:]
             rows *= 2

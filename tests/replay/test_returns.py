@@ -301,13 +301,16 @@ def test_refreshes_in_turns_evaluate_one_row_of_so_many(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("turns", "count"), [(3, 40), (3, 150), (4, 77), (100, 90)])
+@pytest.mark.parametrize("decay", [0.0, 0.8])
 @pytest.mark.parametrize("over", [False, True], ids=["", "over a checkpoint"])
-def test_returns_do_not_ask_values_whose_turn_it_is_not(turns: int, count: int, over: bool, tmp_path: Path) -> None:
+def test_returns_do_not_ask_values_whose_turn_it_is_not(
+    turns: int, count: int, decay: float, over: bool, tmp_path: Path
+) -> None:
     """Between two rows with new values they hold rewards alone, and a row with one counts for as many as there are from
     it to the next. Rows that came after the refresh have the values that they were given. Where no row has its turn,
     all are asked.
     """
-    decay, rows, delay = 0.8, 60, 2 * GAMES
+    rows, delay = 60, 2 * GAMES
     returns, history = replay_of(decay, rows=rows, every=GAMES, turns=turns, delay=delay), History(6)
     returns.reset(history.frames())
     for _ in range(count - 8):
