@@ -4,7 +4,8 @@ The idea: the clock runs from the start of the process to the moment when the me
 hundred good games take many env steps, in which an agent that learns on does not get better, but is now good, now less
 so. So one that has won enough of its points is frozen for a trial: it plays, at a multiple of the speed, and learns
 nothing until a test of its points says that it loses too many. Meanwhile nothing else goes on: its games do not enter
-the replay, and the schedules of epsilon, step size and beta stand still.
+the replay, and the schedules of epsilon, step size and beta stand still. On two cores half of the games is then played
+by a process of its own, many rounds before either looks at the other.
 
 The rest is settings (the agent pong-fast, and fastdqn/options/presets.py). It learns lambda-returns of the values that
 an average of the weights gave while it played, all computed anew every 2,048 env steps, on two cores in the background,
@@ -21,6 +22,7 @@ Differs from 10: the freeze trial; lambda-returns; that order; settings of its o
 import startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports below
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 
@@ -37,6 +39,7 @@ from fastdqn.envs.turns import Turns, together
 from fastdqn.execution.background import background_on
 from fastdqn.execution.devices import prepare_memory
 from fastdqn.execution.graphs import Graphed, GraphedActions, graphs_on
+from fastdqn.execution.halves import ROUNDS, Halves
 from fastdqn.execution.side_by_side import SeveralGradients
 from fastdqn.execution.threads import Threads
 from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions, UpdateOptions
@@ -48,7 +51,7 @@ from fastdqn.replay.recorder import Recorder
 from fastdqn.replay.returns import REFRESHED_AT_ONCE
 from fastdqn.runs.run import Run
 from fastdqn.schedules import groups, target_sync_due
-from fastdqn.types import Came, Metrics
+from fastdqn.types import Came, Metrics, VectorStep
 
 
 @dataclass(frozen=True)
@@ -72,8 +75,10 @@ def train(options: Options) -> Run:
     device, games, learner, replay, policy, schedule, diagnostics, notes = build.games_on_device(
         *(options.run, options.game, dqn, options.pace, options.vector),
         *(options.update, options.agent, options.parts, options.returns, options.turns),
+        halves=freeze.freeze_share is not None,
     )
     assert isinstance(games, Turns)
+    halves = next((group for group in games.groups if isinstance(group, Halves)), None)
     batch_size = dqn.batch_size * steps
     trainer = SeveralGradients(learner, options.agent.gradient_threads, process.cores())
     threads = Threads(
@@ -112,6 +117,7 @@ def train(options: Options) -> Run:
         policy.always = True  # what a step shows is put in place by the graph that acts on it
 
     with (
+        halves or nullcontext(),
         background_on(device) as background,
         Run(__file__, options, device, "vector", notes, PROGRESS, dqn.replay_initial) as run,
     ):
@@ -121,6 +127,8 @@ def train(options: Options) -> Run:
         run.track(learner=trainer, games=games, replay=recorder, policy=policy, diagnostics=diagnostics, trial=trial)
         trainer.pause_updates(trial.frozen)  # in a run that is resumed
         recorder.pause(trial.frozen)
+        if halves and trial.frozen:
+            halves.act_by(learner.still_values())  # likewise
 
         def epsilons(under_way: int) -> NDArray[np.float64]:
             found = epsilons_at(run.env_steps - trial.env_steps + under_way, games.num_envs, dqn)
@@ -128,8 +136,8 @@ def train(options: Options) -> Run:
 
         updates, epsilon = run.updates, epsilons(0)  # when the actions that are under way were chosen
 
-        while not run.over():
-            before, epsilon = epsilon, epsilons(games.num_envs if games.sent(0) else 0)
+        def turn() -> list[Came]:
+            """Let each group play on once it was looked at; return what came of its actions before, if it had any."""
             came: list[Came] = []
             for number, part in enumerate(games.parts):  # while it is this group's turn, the others play
                 drawn = policy.draw(epsilon[part])
@@ -141,16 +149,43 @@ def train(options: Options) -> Run:
                 with run.timed("acting"):
                     actions = policy.chosen(drawn, greedy[number])
                 games.send_to(number, actions)
+            return [together(came)] if came else []
 
-            if came:  # all that follows is done while the games play again
-                whole = together(came)
+        def rounds(halves: Halves) -> list[Came]:
+            """Let both halves play many rounds by themselves; return what came of them, and first of what was sent."""
+            before = [games.recv_from(0)] if games.sent(0) else []
+            for came in before:
+                recorder.show(0, came)
+            played = halves.play(recorder.stacks(), [policy.draw(epsilon) for _ in range(ROUNDS)])
+            for came in played:
+                recorder.show(0, came)
+            return before + played
+
+        def observe(steps: Sequence[VectorStep]) -> None:
+            """Begin a trial or end it, if that is due."""
+            if trial.observe(steps):
+                trainer.pause_updates(trial.frozen)
+                recorder.pause(trial.frozen)
+                run.report(trial.report())
+                if halves and trial.frozen:
+                    halves.act_by(learner.still_values())
+
+        while not run.over():
+            before, epsilon = epsilon, epsilons(games.num_envs if games.sent(0) else 0)
+            if halves and trial.frozen:
+                with run.timed("frozen play"):
+                    came = rounds(halves)
+            else:
+                came = turn()
+
+            for one in came:  # all that follows is done while the games play again, but for halves
                 with run.timed("replay"):
-                    recorder.add(whole)
-                if run.updates and trial.observe(whole.step):  # a trial begins or ends
-                    trainer.pause_updates(trial.frozen)
-                    recorder.pause(trial.frozen)
-                    run.report(trial.report())
-                run.played_vector(whole.step, policy_lag=run.updates - updates, epsilon=before[-1])
+                    recorder.add(one)
+            if run.updates:
+                observe([one.step for one in came])
+            for one in came:
+                run.played_vector(one.step, policy_lag=run.updates - updates, epsilon=before[-1])
+                before = epsilon
             updates = run.updates
             schedule(run.env_steps - trial.env_steps)
             all_due: Sequence[int] = () if trial.frozen else run.due(steps, dqn.replay_initial)

@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from fastdqn import process
 from fastdqn.algorithms.augmentation import Augmentation
 from fastdqn.algorithms.diagnostics import Diagnostics
 from fastdqn.algorithms.dqn import DQNLearner, Settings
@@ -23,12 +24,15 @@ from fastdqn.algorithms.form import PLAIN, Form
 from fastdqn.algorithms.losses import clipped_td_errors, rescaled, squared_td_errors
 from fastdqn.algorithms.objectives import CategoricalObjective, HistogramObjective, Objective, ValueObjective
 from fastdqn.envs.build import PlayEnv, Wrappers, build_described, build_env, spaces_of
-from fastdqn.envs.many import build_games, num_envs_of
+from fastdqn.envs.games import is_atari
+from fastdqn.envs.many import build_games, build_group, describe_games, num_envs_of
+from fastdqn.envs.turns import Turns
 from fastdqn.envs.vector import VectorEnv, check_num_envs
 from fastdqn.errors import UserError
 from fastdqn.execution.devices import describe_device, prepare_device
 from fastdqn.execution.first_calls import first_calls
 from fastdqn.execution.graphs import Graphed
+from fastdqn.execution.halves import halves_of
 from fastdqn.execution.player import PlayerPlan, PlayerWeights
 from fastdqn.execution.ranks import ALONE, Ranks
 from fastdqn.execution.wire import window_for
@@ -145,9 +149,10 @@ def games_on_device(
     returns: ReturnOptions | None = None,
     turns: TurnOptions | None = None,
     ranks: Ranks = ALONE,
+    halves: bool = False,
 ) -> GamesOnDevice:
     """Return what plays and learns many games at once, with the replay on the device that trains; this process is one
-    of `ranks`.
+    of `ranks`. With `halves`, an agent on a CPU that needs no noise plays Atari's games in halves if it is told to.
 
     Raises:
         UserError: there is no such game or device, or games or replay do not fit.
@@ -157,7 +162,12 @@ def games_on_device(
     check_games(num_envs_of(vector), run, dqn, pace, returns, game.frame_stack)  # before memory is taken for them
     wait = first_calls(device)
     try:
-        envs, note = build_games(game, vector, seeds.env, groups=None if turns is None else turns.game_groups)
+        if halves and _may_be_halves(device, game, vector, parts, turns):
+            half, elsewhere = partial(build_group, game, vector, seeds.env, among=2), process.cores() > 1
+            envs = Turns((halves_of(half, elsewhere),))
+            note = describe_games(envs, game) + (", half of them by a process of its own" if elsewhere else "")
+        else:
+            envs, note = build_games(game, vector, seeds.env, groups=None if turns is None else turns.game_groups)
     finally:
         wait()
     form = PLAIN if update is None else fastest_form(update.precision, device)
@@ -190,6 +200,15 @@ def games_on_device(
         Diagnostics(learner, replay, reported.report_env_steps, reported.held_out, as_int(seeds.reports)),
         tuple(notes),
     )
+
+
+def _may_be_halves(
+    device: torch.device, game: GameOptions, vector: VectorOptions, parts: PartOptions | None, turns: TurnOptions | None
+) -> bool:
+    """Tell whether games can be played in halves: on a CPU, by a network without noise, and of emulators."""
+    one_group, noisy = turns is not None and turns.game_groups == 1, parts is not None and parts.noisy
+    even = num_envs_of(vector) % 2 == 0 and is_atari(game.name)
+    return device.type == "cpu" and one_group and not noisy and even
 
 
 def build_network(

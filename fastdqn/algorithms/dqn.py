@@ -6,8 +6,7 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -48,6 +47,19 @@ class Settings:
     max_norm: float | None = None  # to which the gradient is clipped
     weight_decay: float = 0.0  # AdamW's
     bootstrap: bool = True  # False where batches bring whole returns: the target network says nothing then
+
+
+class StillValues(NamedTuple):
+    """What computes values of actions by weights that stay as they are; it can be sent to another process."""
+
+    network: nn.Module
+    objective: Objective
+    bf16: bool  # whether bodies of networks compute in it
+
+    def __call__(self, obs: Tensor) -> Tensor:
+        """Return the values (N, A) float32 of observations (N, C, H, W) uint8."""
+        with torch.no_grad(), in_bf16(obs.device, self.bf16):
+            return self.objective.values(self.network(obs))
 
 
 class DQNLearner(NothingUnfinished):
@@ -150,12 +162,17 @@ class DQNLearner(NothingUnfinished):
         self._keep_up()
         return self._values_by(self._actor, obs)
 
-    def still_values(self) -> Callable[[Tensor], Tensor]:
+    @property
+    def acts_by_chance(self) -> bool:
+        """Whether the network that plays has noisy layers."""
+        return bool(self._noisy_actor)
+
+    def still_values(self) -> StillValues:
         """Return what computes the values (N, A) float32 of (N, C, H, W) as `acting_values` does now, by weights that
         stay as they are.
         """
         self._keep_up()
-        return partial(self._values_by, copy.deepcopy(self._actor))
+        return StillValues(copy.deepcopy(self._actor), self.objective, self.form.bf16)
 
     def values(self, obs: Tensor) -> Tensor:
         """Return the online network's values, float32 (B, A), for uint8 (B, C, H, W), as the update computes them."""
@@ -318,8 +335,7 @@ class DQNLearner(NothingUnfinished):
         return in_bf16(self.device, self.form.bf16)
 
     def _values_by(self, network: nn.Module, obs: Tensor) -> Tensor:
-        with torch.no_grad():
-            return self.objective.values(self._outputs(network, obs))
+        return StillValues(network, self.objective, self.form.bf16)(obs)
 
     def _outputs(self, network: nn.Module, obs: Tensor) -> Tensor:
         with self._arithmetic():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastdqn.states import NothingUnfinished
@@ -50,15 +50,17 @@ class FreezeTrial(NothingUnfinished):
         """Log-likelihood ratio of the newest policy that was frozen."""
         return self.won * self._gain + self.lost * self._loss
 
-    def observe(self, step: VectorStep) -> bool:
-        """Take the newest step; from now on `frozen` says whether the agent is.
+    def observe(self, steps: Sequence[VectorStep]) -> bool:
+        """Take the newest step, or several that were played by an agent that was frozen all the time; from now on
+        `frozen` says whether the agent is.
 
         Returns:
             whether that has changed.
         """
-        won, lost = int((step.reward > 0).sum()), int((step.reward < 0).sum())
+        won = sum(int((step.reward > 0).sum()) for step in steps)
+        lost = sum(int((step.reward < 0).sum()) for step in steps)
         before = self.frozen
-        self.env_steps += before * int((~step.reset).sum())
+        self.env_steps += before * sum(int((~step.reset).sum()) for step in steps)
         self._can_lose |= lost > 0
         if self.frozen:
             self.won += won

@@ -50,20 +50,33 @@ def build_vector_env(
     Raises:
         UserError: there is no such game, or not memory enough for so many.
     """
-    count, threads, among = num_envs_of(vector), vector.env_threads or process.cores(), groups or 1
-    check_num_envs(count)
-    each, rest = count // among, threads % among
-    seeds = [seed, *(np.random.SeedSequence((as_int(seed), 2, number)) for number in range(1, among))]
-    parts: list[VectorEnv] = []
-    for number, one in enumerate(seeds):
-        if continuous or not games.is_atari(game.name):
-            envs = [build_env(game, "opencv", vector.frame_size, continuous) for _ in range(each)]
-            parts.append(SerialVector(envs, one))
-        else:
-            rom = games.rom_of(game.name)
-            share = max(1, threads // among + (number < rest))
-            parts.append(AtariVector(rom, game, each, one, min(share, each), vector.frame_size))
+    check_num_envs(num_envs_of(vector))
+    among = groups or 1
+    parts = [build_group(game, vector, seed, number, among, continuous) for number in range(among)]
     return parts[0] if groups is None else Turns(parts)
+
+
+def build_group(
+    game: GameOptions,
+    vector: VectorOptions,
+    seed: np.random.SeedSequence,
+    number: int,
+    among: int,
+    continuous: bool | None = False,
+) -> VectorEnv:
+    """Return group `number` of so many of the games that `vector` says, which `among` divides, with at least one of
+    its emulator threads.
+
+    Raises:
+        UserError: there is no such game.
+    """
+    each, threads = num_envs_of(vector) // among, vector.env_threads or process.cores()
+    own = seed if number == 0 else np.random.SeedSequence((as_int(seed), 2, number))
+    if continuous or not games.is_atari(game.name):
+        envs = [build_env(game, "opencv", vector.frame_size, continuous) for _ in range(each)]
+        return SerialVector(envs, own)
+    share = max(1, threads // among + (number < threads % among))
+    return AtariVector(games.rom_of(game.name), game, each, own, min(share, each), vector.frame_size)
 
 
 def build_centred(

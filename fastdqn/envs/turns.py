@@ -38,7 +38,10 @@ class Turns:
 
     def reset(self) -> Frame:
         """Start all games; return their first frames, (N, H, W) uint8."""
-        frames = [group.reset() for group in self.groups]
+        return self.began([group.reset() for group in self.groups])
+
+    def began(self, frames: list[NDArray[Any]]) -> Frame:
+        """Take note that all games have been started; return their first frames, given for each group, as one."""
         self._sent, self._early, self._handed = [None for _ in frames], [None for _ in frames], frames
         return np.concatenate(frames)
 
@@ -92,7 +95,7 @@ class Turns:
 
     def load(self, state: Mapping[str, Any]) -> NDArray[np.bool_]:
         """Play the running games again, and continue from there; return which, (N,), begin anew."""
-        anew = [group.load(said) for group, said in zip(self.groups, state["groups"], strict=True)]
+        anew = self.load_groups(state["groups"])
         self._sent = [said[0].numpy() if said else None for said in state["sent"]]
         self._early = [
             _without(_loaded(said[0]), lost, group.newest) if said else None
@@ -100,6 +103,10 @@ class Turns:
         ]
         self._handed = [frames.numpy() for frames in state["handed"]]
         return np.concatenate(anew)
+
+    def load_groups(self, states: Sequence[Mapping[str, Any]]) -> list[NDArray[np.bool_]]:
+        """Play the running games of each group again; return which of them begin anew."""
+        return [group.load(said) for group, said in zip(self.groups, states, strict=True)]
 
     def discard(self, envs: NDArray[np.bool_] | None) -> None:
         """Drop what is unfinished of these games, (N,)."""

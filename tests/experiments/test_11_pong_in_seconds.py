@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -64,9 +65,9 @@ def test_schedules_stand_still_while_it_is_frozen(tmp_path: Path, monkeypatch: p
     trial: list[FreezeTrial] = []
     observe = FreezeTrial.observe
 
-    def observed(self: FreezeTrial, step: VectorStep) -> bool:
+    def observed(self: FreezeTrial, steps: Sequence[VectorStep]) -> bool:
         trial[:] = [self]
-        return observe(self, step)
+        return observe(self, steps)
 
     def note(name: str, value: float) -> None:
         if trial:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from fastdqn import process
 from fastdqn.algorithms import freeze_trial
+from fastdqn.algorithms.dqn import DQNLearner
 from fastdqn.envs.vector import AtariVector
 from fastdqn.execution.side_by_side import SeveralGradients
 from fastdqn.types import VectorStep
@@ -75,10 +76,12 @@ def test_a_frozen_agents_hundred_games_are_different_ones(tmp_path: Path, monkey
     monkeypatch.setattr(freeze_trial, "POINTS", 1)
     monkeypatch.setattr(freeze_trial, "LIMIT", -float("inf"))
 
-    def act(_: Any, obs: torch.Tensor, __: torch.Tensor | None = None) -> torch.Tensor:
-        return torch.from_numpy(follow(obs[:, -1].numpy()))
+    def values(obs: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.one_hot(torch.from_numpy(follow(obs[:, -1].numpy())), 6)
 
-    monkeypatch.setattr(SeveralGradients, "act", act)
+    monkeypatch.setattr(SeveralGradients, "act", lambda _, obs, __=None: values(obs).argmax(dim=1))
+    monkeypatch.setattr(DQNLearner, "still_values", lambda _: values)
+    monkeypatch.setattr(process, "cores", lambda: 1)  # so that all games are played here
     scorer = Scorer(monkeypatch)
     run = train("11_pong_in_seconds", tmp_path, *FROZEN, "--stop-score", "-22", "--fresh-games", "0")
     result, episodes = summary(run), records(run, "episodes.jsonl")

@@ -104,13 +104,16 @@ def test_n_and_n_more_are_2n(tmp_path: Path, script: str, words: tuple[str, ...]
 
 
 @pytest.mark.slow
-def test_a_run_with_freeze_trials_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Any agent is frozen after a point, whatever it won, and learns again after two more that it lost."""
+@pytest.mark.parametrize("games", ["3", "4"])
+def test_a_run_with_freeze_trials_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, games: str) -> None:
+    """Any agent is frozen after a point, whatever it won, and learns again after two more that it lost; four games are
+    played in halves.
+    """
     monkeypatch.setattr(freeze_trial, "POINTS", 1)
     monkeypatch.setattr(freeze_trial, "LIMIT", -1.0)
     script = "11_pong_in_seconds"
     words = (*VECTOR, "--game", "pong", *NARROW, "--freeze-share", "0.9", "--epsilon-final", "0.5")
-    words += ("--freeze-slack", "1", *RETURNS)
+    words += ("--freeze-slack", "1", *RETURNS, "--num-envs", games)
     whole = train(script, tmp_path / "whole", *words, "--max-env-steps", "1300")
     run = train(script, tmp_path / "half", *words, "--max-env-steps", "650")
     middle = state_at_the_end(run)["parts"]["trial"]

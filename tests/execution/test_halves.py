@@ -1,0 +1,192 @@
+"""Games in two halves: what each plays by itself, here or in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+import torch
+
+from fastdqn.envs.many import build_group, build_vector_env
+from fastdqn.envs.vector import VectorEnv
+from fastdqn.errors import RunError
+from fastdqn.execution.halves import Draws, HalfElsewhere, Halves, halves_of, play_rounds
+from fastdqn.options.game import GameOptions, VectorOptions
+from fastdqn.replay.stacks import GameStacks
+from fastdqn.types import Came
+
+SEED = np.random.SeedSequence(5)
+GAMES, SIDE, STACK = 4, 42, 4
+
+
+class Weighed:
+    """Values of actions as sums of pixels with weights of chance, which can be pickled."""
+
+    def __init__(self, num_actions: int) -> None:
+        rng = np.random.default_rng(1)
+        self.weights = torch.from_numpy(rng.normal(size=(num_actions, STACK * SIDE * SIDE)).astype(np.float32))
+
+    def __call__(self, obs: torch.Tensor) -> torch.Tensor:
+        return obs.flatten(1).float() @ self.weights.t()
+
+
+class Failing:
+    def __call__(self, obs: torch.Tensor) -> torch.Tensor:
+        raise ValueError(f"cannot say anything about {len(obs)} games")
+
+
+def half_of(name: str, number: int, max_frames: int | None = 400) -> VectorEnv:
+    """Return a half of four games, which are short."""
+    game = GameOptions(name=name, max_frames=max_frames)
+    vector = VectorOptions(num_envs=GAMES, env_threads=2, frame_size=SIDE)
+    return build_group(game, vector, SEED, number, 2)
+
+
+@pytest.fixture(params=[False, True], ids=["here", "elsewhere"])
+def halves(request: pytest.FixtureRequest) -> Iterator[Halves]:
+    with halves_of(partial(half_of, "breakout"), elsewhere=request.param) as games:
+        yield games
+
+
+def draws_of(rounds: int, num_actions: int, rng: np.random.Generator, share: float = 0.2) -> Draws:
+    return [(rng.random(GAMES) < share, rng.integers(num_actions, size=GAMES)) for _ in range(rounds)]
+
+
+def stacks_of(games: VectorEnv) -> GameStacks:
+    stacks = GameStacks(GAMES, (SIDE, SIDE), STACK, 1, 0.99)
+    stacks.reset(games.reset())
+    return stacks
+
+
+def observed(stacks: GameStacks) -> torch.Tensor:
+    return torch.from_numpy(stacks.obs())
+
+
+def same(found: list[Came], expected: list[Came]) -> None:
+    assert len(found) == len(expected)
+    for one, other in zip(found, expected, strict=True):
+        assert (one.actions == other.actions).all()
+        assert one.step.episodes == other.step.episodes
+        for a, b in zip(one.step[:-1], other.step[:-1], strict=True):
+            assert np.array_equal(a, b)
+
+
+@pytest.mark.parametrize("name", ["pong", "breakout", "freeway"])
+def test_rounds_are_what_one_plays_step_by_step(name: str) -> None:
+    """Stacks, with zeros before a game's first frame, greedy and random actions, and ends of games."""
+    game = GameOptions(name=name, max_frames=400)
+    vector = VectorOptions(num_envs=GAMES, env_threads=2, frame_size=SIDE)
+    one, other = (build_vector_env(game, vector, SEED) for _ in range(2))
+    stacks, values = stacks_of(one), Weighed(one.num_actions)
+    other.reset()
+    draws = draws_of(240, one.num_actions, np.random.default_rng(0))
+    played = play_rounds(other, np.zeros((GAMES, SIDE, SIDE, STACK), np.uint8) + first_of(stacks), values, draws)
+    expected: list[Came] = []
+    for explore, drawn in draws:
+        actions = np.where(explore, drawn, values(observed(stacks)).argmax(dim=1).numpy())
+        one.send(actions)
+        step = one.recv()
+        stacks.add(actions, step)
+        expected.append(Came(actions, step))
+    same(played, expected)
+    assert sum(len(came.step.episodes) for came in played) >= GAMES
+    assert len({int(action) for came in played for action in came.actions}) > 1
+
+
+def first_of(stacks: GameStacks) -> np.ndarray:
+    return np.ascontiguousarray(stacks.obs().transpose(0, 2, 3, 1))
+
+
+def test_halves_play_what_the_same_games_play_together(halves: Halves) -> None:
+    """First in step, then by themselves, then in step again."""
+    with halves_of(partial(half_of, "breakout"), elsewhere=False) as plain:
+        stacks, values = stacks_of(plain), Weighed(plain.num_actions)
+        assert (halves.reset() == plain.newest).all()
+        rng = np.random.default_rng(3)
+
+        def in_step(draws: Draws) -> list[Came]:
+            found: list[Came] = []
+            for explore, drawn in draws:
+                greedy = torch.cat([values(part) for part in observed(stacks).chunk(2)]).argmax(dim=1).numpy()
+                actions = np.where(explore, drawn, greedy)
+                plain.send(actions)
+                step = plain.recv()
+                stacks.add(actions, step)
+                found.append(Came(actions, step))
+            return found
+
+        halves.act_by(values)
+        for alone in (False, True, True, False):
+            draws = draws_of(70, plain.num_actions, rng)
+            before = observed(stacks)
+            expected = in_step(draws)
+            if alone:
+                found = halves.play(before, draws)
+            else:
+                found = []
+                for came in expected:
+                    halves.send(came.actions)
+                    found.append(Came(came.actions, halves.recv()))
+            same(found, expected)
+            assert (halves.newest == plain.newest).all()
+        assert (halves.num_envs, halves.threads, halves.obs_shape) == (GAMES, 2, (STACK, SIDE, SIDE))
+
+
+def test_they_continue_where_they_were_here_or_elsewhere(halves: Halves) -> None:
+    rng = np.random.default_rng(4)
+    stacks = stacks_of(halves)
+    halves.act_by(Weighed(halves.num_actions))
+    for came in halves.play(observed(stacks), draws_of(60, halves.num_actions, rng)):
+        stacks.add(*came)
+    state: Any = halves.state()
+    with halves_of(partial(half_of, "breakout"), elsewhere=False) as other:
+        other.reset()
+        assert not other.load(state).any()
+        assert (other.newest == halves.newest).all()
+        other.act_by(Weighed(other.num_actions))
+        draws = draws_of(60, other.num_actions, rng)
+        expected = other.play(observed(stacks), draws)
+    same(halves.play(observed(stacks), draws), expected)
+    halves.load(state)
+    same(halves.play(observed(stacks), draws), expected)
+
+
+def process_of(halves: Halves) -> psutil.Process:
+    other = halves.groups[1]
+    assert isinstance(other, HalfElsewhere)
+    return psutil.Process(other.pid)
+
+
+def test_a_process_that_is_killed_is_one_sentence() -> None:
+    with halves_of(partial(half_of, "pong"), elsewhere=True) as games:
+        games.reset()
+        there = process_of(games)
+        os.kill(there.pid, signal.SIGKILL)
+        with pytest.raises(RunError, match=r"^The games process was killed by SIGKILL\.$"):
+            for _ in range(3):
+                games.send(np.zeros(GAMES, np.int64))
+                games.recv()
+
+
+def test_what_fails_there_is_said_here() -> None:
+    with halves_of(partial(half_of, "pong"), elsewhere=True) as games:
+        stacks = stacks_of(games)
+        games._values = Weighed(games.num_actions)
+        other = games.groups[1]
+        assert isinstance(other, HalfElsewhere)
+        other.act_by(Failing())
+        with pytest.raises(RunError, match=r"cannot say anything about 2 games(.|\n)*The games process failed"):
+            games.play(observed(stacks), draws_of(2, games.num_actions, np.random.default_rng(0)))
+
+
+def test_its_process_ends_with_it() -> None:
+    with halves_of(partial(half_of, "pong"), elsewhere=True) as games:
+        there = process_of(games)
+        assert there.is_running()
+    assert not there.is_running() or there.status() == psutil.STATUS_ZOMBIE
