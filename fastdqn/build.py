@@ -24,9 +24,7 @@ from fastdqn.algorithms.form import PLAIN, Form
 from fastdqn.algorithms.losses import clipped_td_errors, rescaled, squared_td_errors
 from fastdqn.algorithms.objectives import CategoricalObjective, HistogramObjective, Objective, ValueObjective
 from fastdqn.envs.build import PlayEnv, Wrappers, build_described, build_env, spaces_of
-from fastdqn.envs.games import is_atari
-from fastdqn.envs.many import build_games, build_group, describe_games, num_envs_of
-from fastdqn.envs.turns import Turns
+from fastdqn.envs.many import build_games, num_envs_of
 from fastdqn.envs.vector import VectorEnv, check_num_envs
 from fastdqn.errors import UserError
 from fastdqn.execution.devices import describe_device, prepare_device
@@ -160,14 +158,12 @@ def games_on_device(
     device, seeds, vector = ranks.place(run, vector)
     returns = None if returns is None or returns.trace_decay is None else returns
     check_games(num_envs_of(vector), run, dqn, pace, returns, game.frame_stack)  # before memory is taken for them
+    halves = halves and device.type == "cpu" and not (parts is not None and parts.noisy)
+    halve = partial(halves_of, elsewhere=process.cores() > 1)
     wait = first_calls(device)
     try:
-        if halves and _may_be_halves(device, game, vector, parts, turns):
-            half, elsewhere = partial(build_group, game, vector, seeds.env, among=2), process.cores() > 1
-            envs = Turns((halves_of(half, elsewhere),))
-            note = describe_games(envs, game) + (", half of them by a process of its own" if elsewhere else "")
-        else:
-            envs, note = build_games(game, vector, seeds.env, groups=None if turns is None else turns.game_groups)
+        groups = None if turns is None else turns.game_groups
+        envs, note = build_games(game, vector, seeds.env, groups=groups, halve=halve if halves else None)
     finally:
         wait()
     form = PLAIN if update is None else fastest_form(update.precision, device)
@@ -200,15 +196,6 @@ def games_on_device(
         Diagnostics(learner, replay, reported.report_env_steps, reported.held_out, as_int(seeds.reports)),
         tuple(notes),
     )
-
-
-def _may_be_halves(
-    device: torch.device, game: GameOptions, vector: VectorOptions, parts: PartOptions | None, turns: TurnOptions | None
-) -> bool:
-    """Tell whether games can be played in halves: on a CPU, by a network without noise, and of emulators."""
-    one_group, noisy = turns is not None and turns.game_groups == 1, parts is not None and parts.noisy
-    even = num_envs_of(vector) % 2 == 0 and is_atari(game.name)
-    return device.type == "cpu" and one_group and not noisy and even
 
 
 def build_network(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,6 +18,8 @@ from fastdqn.errors import UserError
 from fastdqn.options.game import GameOptions, VectorOptions
 from fastdqn.seeds import as_int
 
+Halve = Callable[[Callable[[int], VectorEnv]], VectorEnv]
+"""From what returns half of the games, number 0 or 1, to all of them."""
 MEAN_STEPS = 128
 """Steps of random play, of each game, of whose frames `mean_frame` is the mean."""
 
@@ -25,14 +30,16 @@ def build_games(
     seed: np.random.SeedSequence,
     continuous: bool | None = False,
     groups: int | None = None,
+    halve: Halve | None = None,
 ) -> tuple[VectorEnv, str]:
     """Return the games, each with a seed of its own, and one line that says how they are presented. With a number of
-    `groups`, which divides theirs, they can take turns.
+    `groups`, which divides theirs, they can take turns; an even number of emulators in one group are put together by
+    `halve`, if it is given.
 
     Raises:
         UserError: there is no such game, or not memory enough for so many.
     """
-    envs = build_vector_env(game, vector, seed, continuous, groups)
+    envs = build_vector_env(game, vector, seed, continuous, groups, halve)
     return envs, describe_games(envs, game)
 
 
@@ -42,16 +49,19 @@ def build_vector_env(
     seed: np.random.SeedSequence,
     continuous: bool | None = False,
     groups: int | None = None,
+    halve: Halve | None = None,
 ) -> VectorEnv:
     """Return as many games as `vector` says, each with a seed of its own: Atari's in the emulator's threads,
     others one after the other. With `continuous` their actions are numbers from -1 to 1, with None what they have.
-    With a number of `groups`, which divides theirs, they can take turns.
+    Groups and halves are as of `build_games`.
 
     Raises:
         UserError: there is no such game, or not memory enough for so many.
     """
-    check_num_envs(num_envs_of(vector))
-    among = groups or 1
+    count, among = num_envs_of(vector), groups or 1
+    check_num_envs(count)
+    if halve is not None and groups == 1 and count % 2 == 0 and games.is_atari(game.name):
+        return Turns((halve(partial(build_group, game, vector, seed, among=2)),))
     parts = [build_group(game, vector, seed, number, among, continuous) for number in range(among)]
     return parts[0] if groups is None else Turns(parts)
 
@@ -128,4 +138,6 @@ def describe_games(envs: VectorEnv, game: GameOptions) -> str:
     games = "one game" if envs.num_envs == 1 else f"{envs.num_envs} games at once{how}"
     if isinstance(envs, Turns) and len(envs.groups) > 1:
         games += f", in {len(envs.groups)} groups that take turns"
+    elif isinstance(envs, Turns) and isinstance(envs.groups[0], Turns):
+        games += ", in halves that can play apart"
     return describe(game, f"{games}, {shown}", 0 if envs.threads else 1)  # ale-py begins at 0

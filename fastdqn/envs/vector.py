@@ -211,7 +211,12 @@ class AtariVector(NothingUnfinished):
         }
 
     def load(self, state: Mapping[str, Any]) -> NDArray[np.bool_]:
-        """Play the running games again; those that then show another frame, or have sticky actions, are new games."""
+        """Play the running games again; those that then show another frame, or have sticky actions, are new games, and
+        so are all if they were in groups.
+        """
+        if "groups" in state:
+            self._anew[:] = True  # they have just been started
+            return np.ones(self.num_envs, bool)
         actions: NDArray[np.uint8] = state["actions"].numpy()
         lengths: NDArray[np.int64] = state["lengths"].numpy()
         resets: NDArray[np.int64] = state["resets"].numpy()

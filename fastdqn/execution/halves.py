@@ -226,6 +226,14 @@ class Halves(Turns):
         self._handed = [rounds[-1].step.frames for rounds in played]
         return [together(came) for came in zip(*played, strict=True)]
 
+    def load(self, state: Mapping[str, Any]) -> NDArray[np.bool_]:
+        """Play the running games again, and continue from there; return which, (N,), begin anew: all if they were not
+        in halves.
+        """
+        if "groups" in state:
+            return super().load(state)
+        return np.concatenate(self.load_groups([{"groups": ()}] * 2))
+
     def load_groups(self, states: Sequence[Mapping[str, Any]]) -> list[NDArray[np.bool_]]:
         """Play the running games again, of both halves at a time."""
         first, second = states

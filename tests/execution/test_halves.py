@@ -157,6 +157,24 @@ def test_they_continue_where_they_were_here_or_elsewhere(halves: Halves) -> None
     same(halves.play(observed(stacks), draws), expected)
 
 
+def test_games_that_were_not_in_halves_begin_anew_and_the_other_way_round(halves: Halves) -> None:
+    plain = build_vector_env(GameOptions(name="breakout"), VectorOptions(num_envs=GAMES, frame_size=SIDE), SEED)
+    still = np.zeros(GAMES, np.int64)
+    for games in (halves, plain):
+        games.reset()
+        games.send(still)
+        games.recv()
+    states: list[Any] = [halves.state(), plain.state()]
+    for games, state in zip((plain, halves), states, strict=True):
+        first = games.reset()
+        assert games.load(state).all()
+        assert (games.newest == first).all()
+        for resets in (GAMES, 0):
+            games.send(still)
+            step = games.recv()
+            assert (step.reset.sum(), step.episodes) == (resets, ())
+
+
 def process_of(halves: Halves) -> psutil.Process:
     other = halves.groups[1]
     assert isinstance(other, HalfElsewhere)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -9,13 +10,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+import safetensors.numpy
 import torch
 from numpy.typing import NDArray
 
+from fastdqn import process
+from fastdqn.algorithms import freeze_trial
 from fastdqn.algorithms.dqn import DQNLearner
 from fastdqn.algorithms.exploration import Exploring, VectorEpsilonGreedy
 from fastdqn.algorithms.freeze_trial import FreezeTrial
+from fastdqn.build import games_on_device
+from fastdqn.envs.turns import Turns
 from fastdqn.errors import RunError, UserError
+from fastdqn.execution.halves import Halves
 from fastdqn.replay.prioritized import PrioritizedReplay
 from fastdqn.runs.run import Run
 from fastdqn.schedules import updates_due
@@ -115,6 +122,45 @@ def test_epsilon_is_that_of_the_env_step_that_is_played(
     expected = [1.0 - env_step / 800 for env_step in range(1, 125)]
     assert played == pytest.approx(expected)
     assert logged == pytest.approx(expected[3:120:4])
+
+
+def test_games_are_in_halves_where_that_can_gain() -> None:
+    """Not for noisy layers, groups that take turns, an odd number of games, or an agent that is never frozen."""
+
+    def halved(*words: str) -> bool:
+        options = parse("11_pong_in_seconds", *SMALL, "--num-envs", "4", "--replay-initial", "64", *words)
+        groups = (options.run, options.game, options.dqn, options.pace, options.vector, options.update, options.agent)
+        games = games_on_device(*groups, options.parts, options.returns, options.turns, halves=True).games
+        assert isinstance(games, Turns)
+        with contextlib.ExitStack() as stack:
+            halves = [stack.enter_context(group) for group in games.groups if isinstance(group, Halves)]
+        return bool(halves)
+
+    assert halved()
+    assert not halved("--noisy")
+    assert not halved("--game-groups", "2")
+    assert not halved("--num-envs", "3")
+    assert not halved("--game", game_of(Dots).name)
+
+
+def test_an_agent_is_frozen_alike_in_one_process_and_in_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any agent is frozen after a point, and learns again after two more that it lost."""
+    monkeypatch.setattr(freeze_trial, "POINTS", 1)
+    monkeypatch.setattr(freeze_trial, "LIMIT", -1.0)
+    words = (*SMALL, "--num-envs", "4", "--replay-initial", "100", "--freeze-slack", "1", "--freeze-share", "0.9")
+    words = (*words, "--frame-size", "42", "--epsilon-final", "0.5", "--epsilon-decay", "200", "--threads", "1")
+    found: list[tuple[Any, Any]] = []
+    for cores in (1, 2):
+        monkeypatch.setattr(process, "cores", lambda cores=cores: cores)
+        run = train("11_pong_in_seconds", tmp_path / str(cores), *words, "--max-env-steps", "1300", "--no-checkpoints")
+        trials = [report for report in records(run, "reports.jsonl") if "freeze/frozen" in report]
+        assert {report["freeze/frozen"] for report in trials} == {0.0, 1.0}
+        assert trials[-1]["freeze/env_steps"] > 64
+        weights = safetensors.numpy.load_file(run / "weights.safetensors")
+        found.append(([{**report, "elapsed": 0} for report in trials], weights))
+    (one, alone), (other, apart) = found
+    assert one == other
+    assert all((alone[name] == apart[name]).all() for name in alone)
 
 
 class Short(Dots):
