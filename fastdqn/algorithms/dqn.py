@@ -58,8 +58,10 @@ class StillValues(NamedTuple):
 
     def __call__(self, obs: Tensor) -> Tensor:
         """Return the values (N, A) float32 of observations (N, C, H, W) uint8."""
-        with torch.no_grad(), in_bf16(obs.device, self.bf16):
-            return self.objective.values(self.network(obs))
+        with torch.no_grad():
+            with in_bf16(obs.device, self.bf16):
+                outputs = self.network(obs)
+            return self.objective.values(outputs)
 
 
 class DQNLearner(NothingUnfinished):
@@ -160,12 +162,7 @@ class DQNLearner(NothingUnfinished):
     def acting_values(self, obs: Tensor) -> Tensor:
         """Return the values (N, A) float32 of (N, C, H, W) by the network that plays, with the noise that there is."""
         self._keep_up()
-        return self._values_by(self._actor, obs)
-
-    @property
-    def acts_by_chance(self) -> bool:
-        """Whether the network that plays has noisy layers."""
-        return bool(self._noisy_actor)
+        return StillValues(self._actor, self.objective, self.form.bf16)(obs)
 
     def still_values(self) -> StillValues:
         """Return what computes the values (N, A) float32 of (N, C, H, W) as `acting_values` does now, by weights that
@@ -181,7 +178,8 @@ class DQNLearner(NothingUnfinished):
     def outputs(self, obs: Tensor) -> Tensor:
         """Return what the online network makes of `obs`, (B, A) values or (B, A, Z) logits, float32."""
         self._keep_up()
-        return self._outputs(self.computing, obs)
+        with self._arithmetic():
+            return self.computing(obs)
 
     def draw_noise(self, generator: torch.Generator | None = None) -> None:
         """Draw new noise for the online network, if it has noisy layers, with the learner's generator or another."""
@@ -333,13 +331,6 @@ class DQNLearner(NothingUnfinished):
 
     def _arithmetic(self) -> AbstractContextManager[object]:
         return in_bf16(self.device, self.form.bf16)
-
-    def _values_by(self, network: nn.Module, obs: Tensor) -> Tensor:
-        return StillValues(network, self.objective, self.form.bf16)(obs)
-
-    def _outputs(self, network: nn.Module, obs: Tensor) -> Tensor:
-        with self._arithmetic():
-            return network(obs)
 
     def _copy_target(self) -> None:
         copy_all(self._copies, self._online)

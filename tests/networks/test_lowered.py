@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import pickle
 from typing import Any
 
 import pytest
@@ -89,16 +90,20 @@ def test_gradients_are_those_of_autocast() -> None:
         assert (parameter.grad - expected).norm() < 3e-3 * expected.norm()
 
 
+@pytest.mark.parametrize("variant", ["dqn", "distributional"])
 @pytest.mark.parametrize("form", [FAST, BF16])
-def test_still_values_stay_what_acting_values_were(form: Form) -> None:
-    learner = learner_from(options_of("dqn"), form=form)
+def test_still_values_stay_what_acting_values_were(form: Form, variant: str) -> None:
+    """In another process, too."""
+    learner = learner_from(options_of(variant), form=form)
     obs = random_batch(16).obs
     learner.update(random_batch(8))
     before = learner.acting_values(obs)
     still = learner.still_values()
+    sent = pickle.loads(pickle.dumps(still))
     learner.update(random_batch(8))
     assert not torch.equal(learner.acting_values(obs), before)
     assert torch.equal(still(obs), before)
+    assert torch.equal(sent(obs), before)
 
 
 @pytest.mark.parametrize("amx", [False, True])
