@@ -52,19 +52,20 @@ class Scorer:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.games: list[tuple[tuple[int, float], ...]] = []
-        self.points: dict[int, list[tuple[int, float]]] = {}
-        self.time: dict[int, int] = {}
+        self.points: dict[tuple[int, int], list[tuple[int, float]]] = {}
+        self.time: dict[tuple[int, int], int] = {}
         recv = AtariVector.recv
 
         def noted(games: AtariVector) -> VectorStep:
             step = recv(games)
             for i in range(games.num_envs):
+                place = (id(games), i)
                 if step.reset[i]:
-                    self.games.append(tuple(self.points.pop(i, [])))
-                    self.time[i] = 0
-                self.time[i] = self.time.get(i, 0) + 1
+                    self.games.append(tuple(self.points.pop(place, [])))
+                    self.time[place] = 0
+                self.time[place] = self.time.get(place, 0) + 1
                 if step.reward[i]:
-                    self.points.setdefault(i, []).append((self.time[i], float(step.reward[i])))
+                    self.points.setdefault(place, []).append((self.time[place], float(step.reward[i])))
             return step
 
         monkeypatch.setattr(AtariVector, "recv", noted)
