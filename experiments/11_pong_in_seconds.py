@@ -51,7 +51,7 @@ from fastdqn.replay.recorder import Recorder
 from fastdqn.replay.returns import REFRESHED_AT_ONCE
 from fastdqn.runs.run import Run
 from fastdqn.schedules import groups, target_sync_due
-from fastdqn.types import Came, Metrics, VectorStep
+from fastdqn.types import Came, Metrics
 
 
 @dataclass(frozen=True)
@@ -95,6 +95,12 @@ def train(options: Options) -> Run:
     recorder = Recorder(replay, shown, min(dqn.replay_initial, holds))
     trial = FreezeTrial(freeze.freeze_share, freeze.freeze_slack)
 
+    def pause(frozen: bool) -> None:
+        trainer.pause_updates(frozen)
+        recorder.pause(frozen)
+        if halves and frozen:
+            halves.act_by(learner.still_values())
+
     def eager(count: int) -> list[Metrics]:
         batches = replay.sample_each(count, batch_size)
         made = trainer.update(batches)
@@ -125,10 +131,7 @@ def train(options: Options) -> Run:
         run.timed.enable(options.vector.profile)
         recorder.reset(games.reset())
         run.track(learner=trainer, games=games, replay=recorder, policy=policy, diagnostics=diagnostics, trial=trial)
-        trainer.pause_updates(trial.frozen)  # in a run that is resumed
-        recorder.pause(trial.frozen)
-        if halves and trial.frozen:
-            halves.act_by(learner.still_values())  # likewise
+        pause(trial.frozen)  # in a run that is resumed
 
         def epsilons(under_way: int) -> NDArray[np.float64]:
             found = epsilons_at(run.env_steps - trial.env_steps + under_way, games.num_envs, dqn)
@@ -161,15 +164,6 @@ def train(options: Options) -> Run:
                 recorder.show(0, came)
             return before + played
 
-        def observe(steps: Sequence[VectorStep]) -> None:
-            """Begin a trial or end it, if that is due."""
-            if trial.observe(steps):
-                trainer.pause_updates(trial.frozen)
-                recorder.pause(trial.frozen)
-                run.report(trial.report())
-                if halves and trial.frozen:
-                    halves.act_by(learner.still_values())
-
         while not run.over():
             before, epsilon = epsilon, epsilons(games.num_envs if games.sent(0) else 0)
             if halves and trial.frozen:
@@ -181,8 +175,9 @@ def train(options: Options) -> Run:
             for one in came:  # all that follows is done while the games play again, but for halves
                 with run.timed("replay"):
                     recorder.add(one)
-            if run.updates:
-                observe([one.step for one in came])
+            if run.updates and trial.observe([one.step for one in came]):  # a trial begins or ends
+                pause(trial.frozen)
+                run.report(trial.report())
             for one in came:
                 run.played_vector(one.step, policy_lag=run.updates - updates, epsilon=before[-1])
                 before = epsilon

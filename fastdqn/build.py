@@ -158,12 +158,12 @@ def games_on_device(
     device, seeds, vector = ranks.place(run, vector)
     returns = None if returns is None or returns.trace_decay is None else returns
     check_games(num_envs_of(vector), run, dqn, pace, returns, game.frame_stack)  # before memory is taken for them
-    halves = halves and device.type == "cpu" and not (parts is not None and parts.noisy)
-    halve = partial(halves_of, elsewhere=process.cores() > 1)
+    apart = halves and device.type == "cpu" and not (parts is not None and parts.noisy)
+    halve = partial(halves_of, elsewhere=process.cores() > 1) if apart else None
     wait = first_calls(device)
     try:
         groups = None if turns is None else turns.game_groups
-        envs, note = build_games(game, vector, seeds.env, groups=groups, halve=halve if halves else None)
+        envs, note = build_games(game, vector, seeds.env, groups=groups, halve=halve)
     finally:
         wait()
     form = PLAIN if update is None else fastest_form(update.precision, device)

@@ -182,6 +182,7 @@ class Halves(Turns):
     def __init__(self, here: VectorEnv, other: VectorEnv | HalfElsewhere) -> None:
         super().__init__((here, other))
         self._here, self._other = here, other
+        self._elsewhere = other if isinstance(other, HalfElsewhere) else None
         self._values: Values | None = None
 
     def __enter__(self) -> Halves:
@@ -190,20 +191,19 @@ class Halves(Turns):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if isinstance(self._other, HalfElsewhere):
-            self._other.close()
+        if self._elsewhere:
+            self._elsewhere.close()
 
     def reset(self) -> Frame:
         """Start all games, of both halves at a time; return their first frames, (N, H, W) uint8."""
-        other = self._other
-        wait = other.resetting() if isinstance(other, HalfElsewhere) else other.reset
+        wait = self._elsewhere.resetting() if self._elsewhere else self._other.reset
         return self.began([self._here.reset(), wait()])
 
     def act_by(self, values: Values) -> None:
         """From now on let `values`, which can be pickled, choose the actions of `play`."""
         self._values = values
-        if isinstance(self._other, HalfElsewhere):
-            self._other.act_by(values)
+        if self._elsewhere:
+            self._elsewhere.act_by(values)
 
     def play(self, stacks: Tensor, draws: Draws) -> list[Came]:
         """Play a round for each of `draws` with the actions of largest value; return what came of them. No actions may
@@ -218,8 +218,8 @@ class Halves(Turns):
         first, second = (
             (shown[part], [(explore[part], drawn[part]) for explore, drawn in draws]) for part in self.parts
         )
-        if isinstance(self._other, HalfElsewhere):
-            wait = self._other.play(*second)  # begun first: it needs none of this process's time
+        if self._elsewhere:
+            wait = self._elsewhere.play(*second)  # begun first: it needs none of this process's time
         else:
             wait = partial(play_rounds, self._other, second[0], self._values, second[1])
         played = (play_rounds(self._here, first[0], self._values, first[1]), wait())
@@ -237,8 +237,7 @@ class Halves(Turns):
     def load_groups(self, states: Sequence[Mapping[str, Any]]) -> list[NDArray[np.bool_]]:
         """Play the running games again, of both halves at a time."""
         first, second = states
-        other = self._other
-        wait = other.loading(second) if isinstance(other, HalfElsewhere) else partial(other.load, second)
+        wait = self._elsewhere.loading(second) if self._elsewhere else partial(self._other.load, second)
         return [self._here.load(first), wait()]
 
 
