@@ -166,7 +166,7 @@ def train(options: Options) -> Run:
 
         while not run.over():
             before, epsilon = epsilon, epsilons(games.num_envs if games.sent(0) else 0)
-            if halves and trial.frozen:
+            if halves and recorder.resting:
                 with run.timed("frozen play"):
                     came = rounds(halves)
             else:
@@ -183,7 +183,7 @@ def train(options: Options) -> Run:
                 before = epsilon
             updates = run.updates
             schedule(run.env_steps - trial.env_steps)
-            all_due: Sequence[int] = () if trial.frozen else run.due(steps, dqn.replay_initial)
+            all_due: Sequence[int] = () if trial.frozen or not came else run.due(steps, dqn.replay_initial)
             if not trial.frozen:
                 threads.share(run.neighbours.crowded)
             if run.updates == 0 and all_due:

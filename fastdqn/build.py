@@ -159,7 +159,8 @@ def games_on_device(
     returns = None if returns is None or returns.trace_decay is None else returns
     check_games(num_envs_of(vector), run, dqn, pace, returns, game.frame_stack)  # before memory is taken for them
     apart = halves and device.type == "cpu" and not (parts is not None and parts.noisy)
-    halve = partial(halves_of, elsewhere=process.cores() > 1) if apart else None
+    elsewhere = process.cores() > 1 and vector.env_threads != 1
+    halve = partial(halves_of, elsewhere=elsewhere) if apart else None
     wait = first_calls(device)
     try:
         groups = None if turns is None else turns.game_groups

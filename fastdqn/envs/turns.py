@@ -34,25 +34,25 @@ class Turns:
         self.threads = sum(group.threads for group in groups)
         self._sent: list[NDArray[np.int64] | None] = [None for _ in groups]
         self._early: list[VectorStep | None] = [None for _ in groups]  # received, because a checkpoint was due
-        self._handed: list[NDArray[Any]] = [group.newest for group in groups]  # frames that came of all but those
+        self._shown: list[NDArray[Any]] = [group.newest for group in groups]  # frames for which those were chosen
 
     def reset(self) -> Frame:
         """Start all games; return their first frames, (N, H, W) uint8."""
-        return self.began([group.reset() for group in self.groups])
+        self.forget_sent()
+        return np.concatenate([group.reset() for group in self.groups])
 
-    def began(self, frames: list[NDArray[Any]]) -> Frame:
-        """Take note that all games have been started; return their first frames, given for each group, as one."""
-        self._sent, self._early, self._handed = [None for _ in frames], [None for _ in frames], frames
-        return np.concatenate(frames)
+    def forget_sent(self) -> None:
+        """Take note that no actions are under way."""
+        self._sent, self._early = [None for _ in self.groups], [None for _ in self.groups]
 
     def newest_of(self, number: int) -> Frame:
         """Return the newest frames of group `number`, those that somebody has received."""
-        return self._handed[number]
+        return self.groups[number].newest if self._sent[number] is None else self._shown[number]
 
     @property
     def newest(self) -> NDArray[Any]:
         """The newest frames of all games, (N, H, W) uint8, as `newest_of` has them."""
-        return np.concatenate(self._handed)
+        return np.concatenate([self.newest_of(number) for number in range(len(self.groups))])
 
     def send(self, actions: NDArray[np.int64]) -> None:
         """Let every game play its action, (N,)."""
@@ -65,6 +65,7 @@ class Turns:
 
     def send_to(self, number: int, actions: NDArray[np.int64]) -> None:
         """Let every game of group `number` play its action."""
+        self._shown[number] = self.groups[number].newest
         self.groups[number].send(actions)
         self._sent[number] = actions
 
@@ -77,9 +78,7 @@ class Turns:
         actions, early = self._sent[number], self._early[number]
         assert actions is not None
         self._sent[number] = self._early[number] = None
-        step = early or self.groups[number].recv()
-        self._handed[number] = step.frames
-        return Came(actions, step)
+        return Came(actions, early or self.groups[number].recv())
 
     def state(self) -> dict[str, Any]:
         """Return the running games, and what has come of all actions sent, for which this waits."""
@@ -90,7 +89,7 @@ class Turns:
             "groups": [group.state() for group in self.groups],
             "sent": [[] if actions is None else [copied(actions)] for actions in self._sent],
             "early": [[] if step is None else [_saved(step)] for step in self._early],
-            "handed": [copied(frames) for frames in self._handed],
+            "handed": [copied(self.newest_of(number)) for number in range(len(self.groups))],
         }
 
     def load(self, state: Mapping[str, Any]) -> NDArray[np.bool_]:
@@ -101,7 +100,7 @@ class Turns:
             _without(_loaded(said[0]), lost, group.newest) if said else None
             for said, lost, group in zip(state["early"], anew, self.groups, strict=True)
         ]
-        self._handed = [frames.numpy() for frames in state["handed"]]
+        self._shown = [frames.numpy() for frames in state["handed"]]
         return np.concatenate(anew)
 
     def load_groups(self, states: Sequence[Mapping[str, Any]]) -> list[NDArray[np.bool_]]:

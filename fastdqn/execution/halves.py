@@ -7,6 +7,7 @@ process would, at each of Python's operations.
 
 from __future__ import annotations
 
+import atexit
 import pickle
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -22,7 +23,7 @@ from torch import Tensor
 from fastdqn.envs.turns import Turns, together
 from fastdqn.envs.vector import VectorEnv
 from fastdqn.errors import RunError
-from fastdqn.execution.processes import ChildProcess, Outbox, Request
+from fastdqn.execution.processes import ChildProcess, Outbox, Request, sharing
 from fastdqn.execution.side_by_side import flush_denormals
 from fastdqn.states import NothingUnfinished
 from fastdqn.types import Came, Frame, VectorStep
@@ -72,6 +73,9 @@ class HalfElsewhere(NothingUnfinished):
 
     Args:
         build: returns the games; it is called in that process.
+
+    Raises:
+        RunError: there is no room for what both processes share.
     """
 
     num_envs: int
@@ -82,11 +86,14 @@ class HalfElsewhere(NothingUnfinished):
     newest: NDArray[Any]
 
     def __init__(self, build: Callable[[], VectorEnv]) -> None:
-        self._child = ChildProcess(_serve, (build,), "games", 1, HUNG)
+        with sharing():
+            self._child = ChildProcess(_serve, (build,), "games", 1, HUNG)
         self._child.__enter__()
+        atexit.register(self.close)  # nobody else ends it if what is built next fails
 
     def close(self) -> None:
         """Stop the process, and wait for its end."""
+        atexit.unregister(self.close)
         self._child.__exit__(None, None, None)
 
     def be_like(self, games: VectorEnv) -> None:
@@ -196,8 +203,9 @@ class Halves(Turns):
 
     def reset(self) -> Frame:
         """Start all games, of both halves at a time; return their first frames, (N, H, W) uint8."""
+        self.forget_sent()
         wait = self._elsewhere.resetting() if self._elsewhere else self._other.reset
-        return self.began([self._here.reset(), wait()])
+        return np.concatenate([self._here.reset(), wait()])
 
     def act_by(self, values: Values) -> None:
         """From now on let `values`, which can be pickled, choose the actions of `play`."""
@@ -223,7 +231,6 @@ class Halves(Turns):
         else:
             wait = partial(play_rounds, self._other, second[0], self._values, second[1])
         played = (play_rounds(self._here, first[0], self._values, first[1]), wait())
-        self._handed = [rounds[-1].step.frames for rounds in played]
         return [together(came) for came in zip(*played, strict=True)]
 
     def load(self, state: Mapping[str, Any]) -> NDArray[np.bool_]:

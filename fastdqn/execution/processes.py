@@ -18,8 +18,10 @@ import sys
 import threading
 import time
 import traceback
+from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from multiprocessing.connection import Connection
+from multiprocessing.reduction import ForkingPickler
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -37,6 +39,9 @@ PAUSE_SECONDS = 5.0
 """Between two looks, after which a silent child has as long as ever: it may have stood still with its parent."""
 LEAVE_SECONDS = 4.0
 """How long a child has to leave after it was asked to, before it is killed."""
+BUFFERED_BYTES = 1 << 16
+"""A request of so many bytes finds room in the pipe; a thread sends a larger one, as a child that is stopped would keep
+its parent waiting."""
 SERVER_LOST = 255
 """The exit code that multiprocessing makes up for a child whose fork server is gone."""
 
@@ -95,6 +100,9 @@ class ChildProcess:
         control, child_end = context.Pipe()
         self._control: Connection = control
         self._child_end: Connection = child_end
+        self._letters: deque[Any] = deque()  # requests that a thread is sending
+        self._letting = threading.Lock()
+        self._postman: threading.Thread | None = None
         self._process = context.Process(
             target=_run,
             args=({**os.environ, **ONE_THREAD}, work, args, self._queue, child_end),
@@ -123,28 +131,49 @@ class ChildProcess:
         end_all([self])
 
     def ask(self, request: Request) -> None:
-        """Ask something of the child, unless it is gone, which the next `receive` notices."""
+        """Ask something of the child, unless it is gone or stopped, which the next `receive` notices."""
+        said = ForkingPickler.dumps(request)
+        with self._letting:
+            if not self._letters and len(said) <= BUFFERED_BYTES:
+                self._send(said)
+                return
+            self._letters.append(said)
+            if len(self._letters) == 1:
+                self._postman = threading.Thread(target=self._post, daemon=True)
+                self._postman.start()
+
+    def _send(self, said: Any) -> None:
         with contextlib.suppress(OSError):
-            self._control.send(request)
+            self._control.send_bytes(said)
+
+    def _post(self) -> None:
+        """Send all that is to be sent, each request once the child has taken the one before."""
+        left = True
+        while left:
+            self._send(self._letters[0])
+            with self._letting:
+                self._letters.popleft()
+                left = len(self._letters) > 0
 
     def receive(self, patience: float = 0.0, busy: bool = False) -> Any:
         """Return the next message; None once a signal asks this process to stop.
 
         Args:
-            patience: seconds for which a message is waited for all the same.
+            patience: seconds from then on for which a message is waited for all the same.
             busy: whether the child has something to do that may take any time, and so does not count as hung.
 
         Raises:
             RunError: the child died, failed (its traceback is part of the message) or has hung.
         """
-        waiting_since = time.monotonic()
+        waiting_since, stopping_since = time.monotonic(), None
         while True:
             message = self.look(time.monotonic() if busy else waiting_since, POLL_SECONDS)
             if message is not None:
                 return message
-            late = time.monotonic() - waiting_since >= patience
-            if process.stop_signal() and (late or not self.alive):
-                return None
+            if process.stop_signal():
+                stopping_since = stopping_since or time.monotonic()
+                if time.monotonic() - stopping_since >= patience or not self.alive:
+                    return None
 
     def look(self, heard: float, seconds: float = 0.0) -> Any:
         """Return the next message, None if there is none within so many seconds, or a signal asks this process to stop.
@@ -206,6 +235,8 @@ class ChildProcess:
         elif (orphan := self._orphan()) is not None:
             with contextlib.suppress(psutil.NoSuchProcess):
                 orphan.kill()
+        if self._postman is not None:
+            self._postman.join(1.0)
         self._queue.close()
         self._control.close()
 

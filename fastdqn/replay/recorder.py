@@ -54,13 +54,18 @@ class Recorder:
         """Store nothing from the next step on, or store again."""
         self._paused = paused
 
+    @property
+    def resting(self) -> bool:
+        """Whether nothing is stored."""
+        return self._paused and len(self.replay) >= self._least
+
     def show(self, number: int, came: Came) -> None:
         """Show what came of the actions of group `number` in its newest observations."""
         self._shown[number].add(*came)
 
     def add(self, came: Came) -> None:
         """Store what came of the actions of all games; it has been shown."""
-        if self._paused and len(self.replay) >= self._least:
+        if self.resting:
             self._missed = came.step.frames.copy()
         else:
             self.replay.add(*came)

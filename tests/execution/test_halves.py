@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import psutil
@@ -14,8 +15,10 @@ import pytest
 import torch
 
 from fastdqn.envs.many import build_group, build_vector_env
+from fastdqn.envs.turns import Turns
 from fastdqn.envs.vector import VectorEnv
 from fastdqn.errors import RunError
+from fastdqn.execution import halves as halves_module
 from fastdqn.execution.halves import Draws, HalfElsewhere, Halves, halves_of, play_rounds
 from fastdqn.options.game import GameOptions, VectorOptions
 from fastdqn.replay.stacks import GameStacks
@@ -201,6 +204,59 @@ def test_what_fails_there_is_said_here() -> None:
         other.act_by(Failing())
         with pytest.raises(RunError, match=r"cannot say anything about 2 games(.|\n)*The games process failed"):
             games.play(observed(stacks), draws_of(2, games.num_actions, np.random.default_rng(0)))
+
+
+def test_one_that_is_stopped_is_one_sentence_however_much_it_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(halves_module, "HUNG", 1.5)
+    with halves_of(partial(half_of, "pong"), elsewhere=True) as games:
+        games.reset()
+        there = process_of(games)
+        there.suspend()
+        games.act_by(cast(Any, bytes(1 << 22)))
+        games.send(np.zeros(GAMES, np.int64))
+        with pytest.raises(RunError, match=r"^The games process has sent nothing for 1.5 seconds and counts as hung"):
+            games.recv()
+        there.resume()
+
+
+def test_what_fails_before_anybody_plays_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the program's end it is ended as `close` does it, and not twice."""
+    at_the_end: list[Any] = []
+    monkeypatch.setattr(halves_module.atexit, "register", at_the_end.append)
+    monkeypatch.setattr(halves_module.atexit, "unregister", at_the_end.remove)
+    games = halves_of(partial(half_of, "pong"), elsewhere=True)
+    there = process_of(games)
+    (end,) = at_the_end
+    end()
+    assert not psutil.pid_exists(there.pid)
+    assert not at_the_end
+
+
+def test_no_room_for_what_is_shared_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(halves_module, "ChildProcess", full)
+    with pytest.raises(RunError, match=r"^Memory cannot be shared between processes .*; /dev/shm may be full\.$"):
+        halves_of(partial(half_of, "pong"), elsewhere=True)
+
+
+def test_those_who_take_turns_know_what_halves_have_played_by_themselves(halves: Halves) -> None:
+    """As before them, between two actions, and in a state."""
+    games = Turns((halves,))
+    stacks = stacks_of(games)
+    halves.act_by(Weighed(halves.num_actions))
+    for _ in range(2):
+        before = games.newest
+        (*_, last) = halves.play(observed(stacks), draws_of(30, halves.num_actions, np.random.default_rng(0)))
+        assert (games.newest == last.step.frames).all() > (games.newest == before).all()
+        assert (games.newest_of(0) == games.newest).all()
+        state: Any = games.state()
+        assert (state["handed"][0].numpy() == last.step.frames).all()
+        games.send(np.zeros(GAMES, np.int64))
+        games.state()  # receives them
+        assert (games.newest == last.step.frames).all()
+        assert (games.recv().frames == games.newest).all()
 
 
 def test_its_process_ends_with_it() -> None:

@@ -17,7 +17,7 @@ import pytest
 from fastdqn import process
 from fastdqn.errors import RunError
 from fastdqn.execution import processes, starting
-from fastdqn.execution.processes import ChildProcess
+from fastdqn.execution.processes import ChildProcess, Request
 from fastdqn.runs.machine import resident_bytes
 from tests.helpers.children import (
     count,
@@ -29,6 +29,7 @@ from tests.helpers.children import (
     count_until_asked,
     describe,
     hold,
+    measure,
     start_and_terminate,
 )
 
@@ -143,6 +144,49 @@ def test_a_signal_that_asks_the_parent_to_stop_ends_its_waiting(monkeypatch: pyt
         monkeypatch.setattr(process, "_first", 15)
         monkeypatch.setattr(processes, "LEAVE_SECONDS", 0.5)
         assert child.receive() is None
+
+
+def test_after_a_signal_a_message_is_waited_for_as_long_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The patience begins with the signal, not with the waiting."""
+
+    def asked_after(seconds: float) -> int | None:
+        return 15 if time.monotonic() - begin > seconds else None
+
+    with child_of(count_late, 2.0) as child:
+        begin = time.monotonic()
+        monkeypatch.setattr(processes, "process", SimpleNamespace(stop_signal=lambda: asked_after(1.0)))
+        assert child.receive(patience=5.0 - 1.0, busy=True) == 0
+        monkeypatch.setattr(processes, "process", SimpleNamespace(stop_signal=lambda: asked_after(0.0)))
+        begin = time.monotonic()
+        assert child.receive(patience=0.0) is None
+        assert time.monotonic() - begin < 1.0
+
+
+@pytest.mark.parametrize("size", [1 << 10, 1 << 22])
+def test_requests_arrive_in_turn_and_one_that_is_stopped_keeps_nobody_waiting(size: int) -> None:
+    """However large they are; and those that nobody reads any more do not keep the parent from leaving."""
+    with child_of(measure) as child:
+        assert child.receive() == 0
+        for length in (3, size, 5, size + 1, 7):
+            child.ask(Request("measure", bytes(length)))
+        assert [child.receive() for _ in range(5)] == [3, size, 5, size + 1, 7]
+        stopped = psutil.Process(child.pid)
+        stopped.suspend()
+        begin = time.monotonic()
+        for _ in range(3):
+            child.ask(Request("measure", bytes(size)))
+        assert time.monotonic() - begin < 1.0
+        child._timeout = 1.0
+        with pytest.raises(RunError, match=r"has sent nothing for 1 seconds and counts as hung\.$"):
+            child.receive()
+        stopped.resume()
+        assert [child.receive() for _ in range(3)] == [size] * 3
+        stopped.suspend()
+        for _ in range(3):
+            child.ask(Request("measure", bytes(size)))
+        begin = time.monotonic()
+    assert time.monotonic() - begin < processes.LEAVE_SECONDS + 3.0
+    assert gone(child.pid)
 
 
 @forked

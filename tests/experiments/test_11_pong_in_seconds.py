@@ -22,7 +22,7 @@ from fastdqn.algorithms.freeze_trial import FreezeTrial
 from fastdqn.build import games_on_device
 from fastdqn.envs.turns import Turns
 from fastdqn.errors import RunError, UserError
-from fastdqn.execution.halves import Halves
+from fastdqn.execution.halves import HalfElsewhere, Halves
 from fastdqn.replay.prioritized import PrioritizedReplay
 from fastdqn.runs.run import Run
 from fastdqn.schedules import updates_due
@@ -124,19 +124,26 @@ def test_epsilon_is_that_of_the_env_step_that_is_played(
     assert logged == pytest.approx(expected[3:120:4])
 
 
-def test_games_are_in_halves_where_that_can_gain() -> None:
-    """Not for noisy layers, groups that take turns, an odd number of games, or an agent that is never frozen."""
+def test_games_are_in_halves_where_that_can_gain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not for noisy layers, groups that take turns, an odd number of games, or an agent that is never frozen; with one
+    core or one thread of emulators without another process.
+    """
 
-    def halved(*words: str) -> bool:
+    def halved(*words: str) -> list[bool]:
+        """Return whether each pair of halves has one elsewhere."""
         options = parse("11_pong_in_seconds", *SMALL, "--num-envs", "4", "--replay-initial", "64", *words)
         groups = (options.run, options.game, options.dqn, options.pace, options.vector, options.update, options.agent)
         games = games_on_device(*groups, options.parts, options.returns, options.turns, halves=True).games
         assert isinstance(games, Turns)
         with contextlib.ExitStack() as stack:
             halves = [stack.enter_context(group) for group in games.groups if isinstance(group, Halves)]
-        return bool(halves)
+            return [isinstance(pair.groups[1], HalfElsewhere) for pair in halves]
 
-    assert halved()
+    monkeypatch.setattr(process, "cores", lambda: 1)
+    assert halved() == [False]
+    monkeypatch.setattr(process, "cores", lambda: 2)
+    assert halved() == [True]
+    assert halved("--env-threads", "1") == [False]
     assert not halved("--noisy")
     assert not halved("--game-groups", "2")
     assert not halved("--num-envs", "3")
@@ -144,7 +151,23 @@ def test_games_are_in_halves_where_that_can_gain() -> None:
 
 
 def test_an_agent_is_frozen_alike_in_one_process_and_in_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Any agent is frozen after a point, and learns again after two more that it lost."""
+    """Any agent is frozen after a point, and learns again after two more that it lost; no env step is learnt from
+    twice.
+    """
+    due: list[range] = []
+    elsewhere: list[HalfElsewhere] = []
+    run_due, play = Run.due, HalfElsewhere.play
+
+    def noted(run: Run, *words: int) -> range:
+        due.append(run_due(run, *words))
+        return due[-1]
+
+    def counted(half: HalfElsewhere, *words: Any) -> Any:
+        elsewhere.append(half)
+        return play(half, *words)
+
+    monkeypatch.setattr(Run, "due", noted)
+    monkeypatch.setattr(HalfElsewhere, "play", counted)
     monkeypatch.setattr(freeze_trial, "POINTS", 1)
     monkeypatch.setattr(freeze_trial, "LIMIT", -1.0)
     words = (*SMALL, "--num-envs", "4", "--replay-initial", "100", "--freeze-slack", "1", "--freeze-share", "0.9")
@@ -152,10 +175,15 @@ def test_an_agent_is_frozen_alike_in_one_process_and_in_two(tmp_path: Path, monk
     found: list[tuple[Any, Any]] = []
     for cores in (1, 2):
         monkeypatch.setattr(process, "cores", lambda cores=cores: cores)
+        due.clear()
         run = train("11_pong_in_seconds", tmp_path / str(cores), *words, "--max-env-steps", "1300", "--no-checkpoints")
         trials = [report for report in records(run, "reports.jsonl") if "freeze/frozen" in report]
         assert {report["freeze/frozen"] for report in trials} == {0.0, 1.0}
         assert trials[-1]["freeze/env_steps"] > 64
+        assert bool(elsewhere) == (cores > 1)
+        assert len(trials) >= 4
+        steps = [env_step for some in due for env_step in some]
+        assert len(steps) == len(set(steps)) == summary(run)["updates"]
         weights = safetensors.numpy.load_file(run / "weights.safetensors")
         found.append(([{**report, "elapsed": 0} for report in trials], weights))
     (one, alone), (other, apart) = found

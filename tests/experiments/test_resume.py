@@ -104,10 +104,12 @@ def test_n_and_n_more_are_2n(tmp_path: Path, script: str, words: tuple[str, ...]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("games", ["3", "4"])
-def test_a_run_with_freeze_trials_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, games: str) -> None:
+@pytest.mark.parametrize(("games", "half", "frozen"), [("3", "650", True), ("4", "650", False), ("4", "664", True)])
+def test_a_run_with_freeze_trials_resumes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, games: str, half: str, frozen: bool
+) -> None:
     """Any agent is frozen after a point, whatever it won, and learns again after two more that it lost; four games are
-    played in halves.
+    played in halves. In the middle of a trial, and between two.
     """
     monkeypatch.setattr(freeze_trial, "POINTS", 1)
     monkeypatch.setattr(freeze_trial, "LIMIT", -1.0)
@@ -115,9 +117,9 @@ def test_a_run_with_freeze_trials_resumes(tmp_path: Path, monkeypatch: pytest.Mo
     words = (*VECTOR, "--game", "pong", *NARROW, "--freeze-share", "0.9", "--epsilon-final", "0.5")
     words += ("--freeze-slack", "1", *RETURNS, "--num-envs", games)
     whole = train(script, tmp_path / "whole", *words, "--max-env-steps", "1300")
-    run = train(script, tmp_path / "half", *words, "--max-env-steps", "650")
+    run = train(script, tmp_path / "half", *words, "--max-env-steps", half)
     middle = state_at_the_end(run)["parts"]["trial"]
-    assert middle["trials"] >= 1
+    assert (middle["trials"] >= 1, middle["frozen"]) == (True, frozen)
     resume(script, run, "--max-env-steps", "1300")
     assert state_at_the_end(run)["parts"]["trial"]["trials"] > middle["trials"]
     same(state_at_the_end(whole), state_at_the_end(run))

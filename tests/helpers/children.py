@@ -59,6 +59,13 @@ def count_late(seconds: float, outbox: Outbox) -> None:
     outbox.put(0)
 
 
+def measure(outbox: Outbox) -> None:
+    """Send a number, then the length of each request's value until asked to stop."""
+    outbox.put(0)
+    while (request := outbox.request(wait=True)) is not None and request.kind != "stop":
+        outbox.put(len(request.value))
+
+
 def start_and_terminate(outbox: Outbox) -> None:
     """Start a program, ask it to end, and say with which code it did."""
     program = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(20)"])

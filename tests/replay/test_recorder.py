@@ -122,8 +122,12 @@ def test_nothing_of_a_pause_is_stored_and_no_window_crosses_it(n_step: int, prio
 def test_a_pause_waits_until_enough_is_stored() -> None:
     recorder = make(least=10 * ENVS)
     recorder.pause(True)
+    assert not recorder.resting
     played(recorder, range(30))
     assert len(recorder.replay) == 10 * ENVS
+    assert recorder.resting
+    recorder.pause(False)
+    assert not recorder.resting
 
 
 def test_it_continues_in_the_middle_of_a_pause() -> None:
