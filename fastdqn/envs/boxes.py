@@ -11,6 +11,7 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
+from fastdqn.envs.games import find_modules_here, is_own_id
 from fastdqn.envs.own import OwnEnv, check_actions, kind_of, plain_said_of, said_of
 from fastdqn.errors import RunError, UserError
 
@@ -54,8 +55,11 @@ class BoxEnv(OwnEnv):
         return picture  # pyright: ignore[reportUnknownVariableType]
 
     def _made(self) -> gymnasium.Env[Any, Any]:
+        own = is_own_id(self.name)
+        if own:
+            find_modules_here()
         try:
-            known = gymnasium.spec(self.name)
+            known = self.name if own else gymnasium.spec(self.name)
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message=".*render_mode.*")  # who watches one without is told so
                 try:

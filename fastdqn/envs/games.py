@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ _TITLES = {
     "yars_revenge": "Yars' Revenge",
 }
 """The games whose titles are more than the words of their ROMs."""
+_OWN_ID = re.compile(r"^[\w.]+:[\w./-]+-v\d+$")
 _SUFFIX = re.compile(r"(-ram)?(deterministic|noframeskip)?(-v\d+)?$", re.IGNORECASE)
 
 
@@ -51,12 +53,28 @@ def rom_names() -> tuple[str, ...]:
 
 
 def is_custom(name: str) -> bool:
-    """Tell whether `name` is a `module:function` path instead of an Atari game."""
+    """Tell whether `name` names code, `module:function` or `module:Id-v0`, instead of a game that is known."""
     return ":" in name
 
 
+def is_own_id(name: str) -> bool:
+    """Tell whether `name` is a `module:Id-v0` as Gymnasium has it: the module, when it is imported, registers the id."""
+    return _OWN_ID.match(name.strip()) is not None
+
+
+def find_modules_here() -> None:
+    """Let modules of the current folder be found, after all others."""
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.append(here)
+
+
 def registered_id(name: str) -> str | None:
-    """Return the id of a registered environment that is no Atari game, in any case; None if `name` is none."""
+    """Return the id of a registered environment that is no Atari game, in any case; None if `name` is none. One with a
+    module before it is returned as it is, and nothing is imported.
+    """
+    if is_own_id(name):
+        return name.strip()
     known = gymnasium.registry.get(name.strip())
     if known is None:
         wanted = name.strip().lower()
@@ -84,7 +102,7 @@ def control_id(name: str) -> str:
 
 
 def is_atari(name: str) -> bool:
-    """Tell whether `name` is neither a `module:function` path nor another registered environment."""
+    """Tell whether `name` is neither code nor another registered environment."""
     return not is_custom(name) and registered_id(name) is None
 
 
@@ -97,7 +115,7 @@ def refuse_code(run: Path, name: str, named: str | None) -> None:
         named: of the game, as the person at the command line says it, if at all.
 
     Raises:
-        UserError: `name` is one of module:function, and not `named`.
+        UserError: `name` names code, and is not `named`.
     """
     if is_custom(name) and name != named:
         raise UserError(

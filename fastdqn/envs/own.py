@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import sys
 import sysconfig
 import traceback
 import weakref
@@ -22,6 +21,7 @@ from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
 from fastdqn.envs.frames import FrameStore
+from fastdqn.envs.games import find_modules_here
 from fastdqn.errors import RunError, UserError
 from fastdqn.types import Frame
 
@@ -29,6 +29,7 @@ SMALLEST = 8
 """Pixels that a picture must have each way."""
 LARGEST = float(np.finfo(np.float32).max)
 """Reward."""
+WITH_IDS = "environments with an id that Gymnasium knows (module:Id-v0 for your own)"
 _LIBRARIES = (
     *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")),
     str(Path(__file__).resolve().parents[1]),
@@ -124,7 +125,7 @@ class OwnEnv(gymnasium.Env[Any, Any]):
         shape: tuple[int, ...] = (shown.shape or ()) if isinstance(shown, Box) else ()
         fits = len(shape) in (2, 3) and shape[2:] in ((), (1,), (3,)) and min(shape[:2]) >= SMALLEST
         if not fits or shown.dtype != np.uint8:
-            vectors = " 20 to 42 learn from vectors, in environments that gymnasium has registered."
+            vectors = f" 20 to 42 learn from vectors, in {WITH_IDS}."
             raise UserError(
                 f"{self.name} shows {kind_of(shown)}, but an agent here learns from pictures: a Box of uint8, (H, W, "
                 f"3) for RGB, (H, W) or (H, W, 1) for gray, at least {SMALLEST}x{SMALLEST}."
@@ -190,9 +191,7 @@ def _loaded(path: str) -> Any:
             f"The environment {path!r} names a file; name its module as in an import, {Path(module).stem}:{attribute}, "
             "from its folder."
         )
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.append(here)
+    find_modules_here()
     try:
         factory: Any = getattr(importlib.import_module(module), attribute)
     except (Exception, SystemExit) as error:  # a module of the user's own may raise anything
@@ -205,7 +204,7 @@ def _loaded(path: str) -> Any:
 def check_actions(name: str, actions: Any) -> None:
     """Raise UserError unless an agent here can choose among these actions."""
     if not isinstance(actions, Discrete):
-        vectors = "; 31 to 33 and 41 act with vectors of numbers, in environments that gymnasium has registered"
+        vectors = f"; 31 to 33 and 41 act with vectors of numbers, in {WITH_IDS}"
         other = vectors if isinstance(actions, Box) else ""
         raise UserError(
             f"{name} has the action space {kind_of(actions)}, but an agent here chooses one action of several "

@@ -94,6 +94,17 @@ def test_ids_are_known_in_any_case_and_ataris_are_ataris() -> None:
     ]
 
 
+@pytest.mark.parametrize("name", ["mine:Toy-v0", "my.own:Mine/Toy-v12"])
+def test_an_id_with_its_module_is_known_without_being_imported(name: str) -> None:
+    assert games.registered_id(name) == name
+    assert games.is_custom(name)
+    assert not games.is_atari(name)
+    with pytest.raises(UserError, match=f"^{name} is no Atari game, and agents that learn the values of actions"):
+        games.rom_of(name)
+    with pytest.raises(UserError, match=f"^The environment {name} cannot be made: ModuleNotFoundError"):
+        build_env(game_of(name))
+
+
 @pytest.mark.usefixtures("registered")
 @pytest.mark.filterwarnings("error")
 def test_an_environment_that_takes_no_render_mode_is_played() -> None:
