@@ -24,7 +24,7 @@
 #   breakout  Breakout with 10's rainbow for 8.5 minutes; invaders: Space Invaders
 #   all       all of them, in this order
 #
-# SHORT=1 measures less and gives up sooner, for a machine that one has for a quarter of an hour:
+# SHORT=1 measures less and gives up sooner, so that all pieces take some 15 minutes:
 #   SHORT=1 bench/gpu.sh host ladder nature learner
 #   SHORT=1 FRESH=0 KEEP=1 bench/gpu.sh record
 #

@@ -58,7 +58,7 @@ def is_custom(name: str) -> bool:
 
 
 def is_own_id(name: str) -> bool:
-    """Tell whether `name` is a `module:Id-v0` as Gymnasium has it: the module, when it is imported, registers the id."""
+    """Tell whether `name` is a `module:Id-v0` of Gymnasium's: the module registers the id when it is imported."""
     return _OWN_ID.match(name.strip()) is not None
 
 
