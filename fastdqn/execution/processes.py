@@ -267,11 +267,13 @@ class ChildProcess:
         return RunError(f"{self._called} {how}.")
 
 
-def end_all(children: Sequence[ChildProcess], seconds: float = LEAVE_SECONDS) -> None:
-    """Ask all children to leave, wait for that, at most so many seconds for all together, and kill those that stay."""
+def end_all(children: Sequence[ChildProcess], seconds: float | None = None) -> None:
+    """Ask all children to leave, wait for that, at most so many seconds for all together (LEAVE_SECONDS unless said
+    otherwise), and kill those that stay.
+    """
     for child in children:
         child.ask(STOP)
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + (LEAVE_SECONDS if seconds is None else seconds)
     while any(child.alive for child in children) and time.monotonic() < deadline:
         for child in children:
             child.wait(0.02 / len(children))

@@ -51,10 +51,17 @@ def half_of(name: str, number: int, max_frames: int | None = 400) -> VectorEnv:
     return build_group(game, vector, SEED, number, 2)
 
 
-@pytest.fixture(params=[False, True], ids=["here", "elsewhere"])
+@pytest.fixture(scope="module", params=[False, True], ids=["here", "elsewhere"])
 def halves(request: pytest.FixtureRequest) -> Iterator[Halves]:
+    """For tests that begin with a reset: emulators take their time to be made."""
     with halves_of(partial(half_of, "breakout"), elsewhere=request.param) as games:
         yield games
+
+
+@pytest.fixture(scope="module")
+def plain() -> Halves:
+    """The same games, both halves here."""
+    return halves_of(partial(half_of, "breakout"), elsewhere=False)
 
 
 def draws_of(rounds: int, num_actions: int, rng: np.random.Generator, share: float = 0.2) -> Draws:
@@ -80,7 +87,7 @@ def same(found: list[Came], expected: list[Came]) -> None:
             assert np.array_equal(a, b)
 
 
-@pytest.mark.parametrize("name", ["pong", "breakout", "freeway"])
+@pytest.mark.parametrize("name", ["breakout", pytest.param("freeway", marks=pytest.mark.slow)])
 def test_rounds_are_what_one_plays_step_by_step(name: str) -> None:
     """Stacks, with zeros before a game's first frame, greedy and random actions, and ends of games."""
     game = GameOptions(name=name, max_frames=400)
@@ -106,69 +113,67 @@ def first_of(stacks: GameStacks) -> np.ndarray:
     return np.ascontiguousarray(stacks.obs().transpose(0, 2, 3, 1))
 
 
-def test_halves_play_what_the_same_games_play_together(halves: Halves) -> None:
+def test_halves_play_what_the_same_games_play_together(halves: Halves, plain: Halves) -> None:
     """First in step, then by themselves, then in step again."""
-    with halves_of(partial(half_of, "breakout"), elsewhere=False) as plain:
-        stacks, values = stacks_of(plain), Weighed(plain.num_actions)
-        assert (halves.reset() == plain.newest).all()
-        rng = np.random.default_rng(3)
+    stacks, values = stacks_of(plain), Weighed(plain.num_actions)
+    assert (halves.reset() == plain.newest).all()
+    rng = np.random.default_rng(3)
 
-        def in_step(draws: Draws) -> list[Came]:
-            found: list[Came] = []
-            for explore, drawn in draws:
-                greedy = torch.cat([values(part) for part in observed(stacks).chunk(2)]).argmax(dim=1).numpy()
-                actions = np.where(explore, drawn, greedy)
-                plain.send(actions)
-                step = plain.recv()
-                stacks.add(actions, step)
-                found.append(Came(actions, step))
-            return found
+    def in_step(draws: Draws) -> list[Came]:
+        found: list[Came] = []
+        for explore, drawn in draws:
+            greedy = torch.cat([values(part) for part in observed(stacks).chunk(2)]).argmax(dim=1).numpy()
+            actions = np.where(explore, drawn, greedy)
+            plain.send(actions)
+            step = plain.recv()
+            stacks.add(actions, step)
+            found.append(Came(actions, step))
+        return found
 
-        halves.act_by(values)
-        for alone in (False, True, True, False):
-            draws = draws_of(70, plain.num_actions, rng)
-            before = observed(stacks)
-            expected = in_step(draws)
-            if alone:
-                found = halves.play(before, draws)
-            else:
-                found = []
-                for came in expected:
-                    halves.send(came.actions)
-                    found.append(Came(came.actions, halves.recv()))
-            same(found, expected)
-            assert (halves.newest == plain.newest).all()
-        assert (halves.num_envs, halves.threads, halves.obs_shape) == (GAMES, 2, (STACK, SIDE, SIDE))
+    halves.act_by(values)
+    for alone in (False, True, True, False):
+        draws = draws_of(70, plain.num_actions, rng)
+        before = observed(stacks)
+        expected = in_step(draws)
+        if alone:
+            found = halves.play(before, draws)
+        else:
+            found = []
+            for came in expected:
+                halves.send(came.actions)
+                found.append(Came(came.actions, halves.recv()))
+        same(found, expected)
+        assert (halves.newest == plain.newest).all()
+    assert (halves.num_envs, halves.threads, halves.obs_shape) == (GAMES, 2, (STACK, SIDE, SIDE))
 
 
-def test_they_continue_where_they_were_here_or_elsewhere(halves: Halves) -> None:
+def test_they_continue_where_they_were_here_or_elsewhere(halves: Halves, plain: Halves) -> None:
     rng = np.random.default_rng(4)
     stacks = stacks_of(halves)
     halves.act_by(Weighed(halves.num_actions))
     for came in halves.play(observed(stacks), draws_of(60, halves.num_actions, rng)):
         stacks.add(*came)
     state: Any = halves.state()
-    with halves_of(partial(half_of, "breakout"), elsewhere=False) as other:
-        other.reset()
-        assert not other.load(state).any()
-        assert (other.newest == halves.newest).all()
-        other.act_by(Weighed(other.num_actions))
-        draws = draws_of(60, other.num_actions, rng)
-        expected = other.play(observed(stacks), draws)
+    plain.reset()
+    assert not plain.load(state).any()
+    assert (plain.newest == halves.newest).all()
+    plain.act_by(Weighed(plain.num_actions))
+    draws = draws_of(60, plain.num_actions, rng)
+    expected = plain.play(observed(stacks), draws)
     same(halves.play(observed(stacks), draws), expected)
     halves.load(state)
     same(halves.play(observed(stacks), draws), expected)
 
 
-def test_games_that_were_not_in_halves_begin_anew_and_the_other_way_round(halves: Halves) -> None:
-    plain = build_vector_env(GameOptions(name="breakout"), VectorOptions(num_envs=GAMES, frame_size=SIDE), SEED)
+def test_games_that_were_not_in_halves_begin_anew_and_the_other_way_round(plain: Halves) -> None:
+    whole = build_vector_env(GameOptions(name="breakout"), VectorOptions(num_envs=GAMES, frame_size=SIDE), SEED)
     still = np.zeros(GAMES, np.int64)
-    for games in (halves, plain):
+    for games in (plain, whole):
         games.reset()
         games.send(still)
         games.recv()
-    states: list[Any] = [halves.state(), plain.state()]
-    for games, state in zip((plain, halves), states, strict=True):
+    states: list[Any] = [plain.state(), whole.state()]
+    for games, state in zip((whole, plain), states, strict=True):
         first = games.reset()
         assert games.load(state).all()
         assert (games.newest == first).all()
@@ -241,14 +246,14 @@ def test_no_room_for_what_is_shared_is_one_sentence(monkeypatch: pytest.MonkeyPa
         halves_of(partial(half_of, "pong"), elsewhere=True)
 
 
-def test_those_who_take_turns_know_what_halves_have_played_by_themselves(halves: Halves) -> None:
+def test_those_who_take_turns_know_what_halves_have_played_by_themselves(plain: Halves) -> None:
     """As before them, between two actions, and in a state."""
-    games = Turns((halves,))
+    games = Turns((plain,))
     stacks = stacks_of(games)
-    halves.act_by(Weighed(halves.num_actions))
+    plain.act_by(Weighed(plain.num_actions))
     for _ in range(2):
         before = games.newest
-        (*_, last) = halves.play(observed(stacks), draws_of(30, halves.num_actions, np.random.default_rng(0)))
+        (*_, last) = plain.play(observed(stacks), draws_of(30, plain.num_actions, np.random.default_rng(0)))
         assert (games.newest == last.step.frames).all() > (games.newest == before).all()
         assert (games.newest_of(0) == games.newest).all()
         state: Any = games.state()

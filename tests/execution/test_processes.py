@@ -163,8 +163,11 @@ def test_after_a_signal_a_message_is_waited_for_as_long_as_ever(monkeypatch: pyt
 
 
 @pytest.mark.parametrize("size", [1 << 10, 1 << 22])
-def test_requests_arrive_in_turn_and_one_that_is_stopped_keeps_nobody_waiting(size: int) -> None:
+def test_requests_arrive_in_turn_and_one_that_is_stopped_keeps_nobody_waiting(
+    monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
     """However large they are; and those that nobody reads any more do not keep the parent from leaving."""
+    monkeypatch.setattr(processes, "LEAVE_SECONDS", 0.5)
     with child_of(measure) as child:
         assert child.receive() == 0
         for length in (3, size, 5, size + 1, 7):

@@ -213,7 +213,7 @@ def test_a_run_that_is_still_going_on_is_refused(tmp_path: Path) -> None:
 def test_a_killed_run_resumes_from_its_last_checkpoint(tmp_path: Path) -> None:
     """kill -9 in the middle; what had been logged after the checkpoint is logged once, also for TensorBoard."""
     words = ("--game", TOY_CATCH, *AS_ATARI, "--replay-initial", "100", "--batch-size", "4", "--max-env-steps", "None")
-    words += ("--replay-size", "3000", "--checkpoint-env-steps", "400", "--num-envs", "3", "--stop-score", "None")
+    words += ("--replay-size", "3000", "--checkpoint-env-steps", "150", "--num-envs", "3", "--stop-score", "None")
     with started("07_device_replay", tmp_path, *words) as run:
         run.wait_until(lambda: len(checkpoints_in(only_run(tmp_path))) == 2)
         reached = run.env_steps()
