@@ -76,7 +76,7 @@ PRESETS = {
 _RECORD: Changes = {
     "dqn": {"replay_size": 49_152, "batch_size": 4, "n_step": 1, "learning_rate": 7e-4, "epsilon_decay": 40_000},
     "parts": {"prioritized": True, "importance_exponent": 0.0, "importance_final": 0.0, "priority_floor": 1e-3},
-    "agent": {"target_average": 0.01, "act_with": "target", "init": "xavier"},
+    "agent": {"target_average": 0.01, "act_with": "target"},
     "returns": {"trace_decay": 0.9, "refresh_env_steps": 2_048, "refresh_turns": 4},
     "freeze": {"freeze_share": 0.87, "freeze_slack": 0.05},
     "update": {"learning_rate_decay": 150_000},
