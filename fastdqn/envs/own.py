@@ -30,6 +30,7 @@ SMALLEST = 8
 LARGEST = float(np.finfo(np.float32).max)
 """Reward."""
 WITH_IDS = "environments with an id that Gymnasium knows (module:Id-v0 for your own)"
+"""Where agents learn from vectors."""
 _LIBRARIES = (
     *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")),
     str(Path(__file__).resolve().parents[1]),

@@ -100,9 +100,9 @@ class ChildProcess:
         control, child_end = context.Pipe()
         self._control: Connection = control
         self._child_end: Connection = child_end
-        self._letters: deque[Any] = deque()  # requests that a thread is sending
-        self._letting = threading.Lock()
-        self._postman: threading.Thread | None = None
+        self._outgoing: deque[Any] = deque()  # requests that a thread is sending
+        self._outgoing_lock = threading.Lock()
+        self._sender: threading.Thread | None = None
         self._process = context.Process(
             target=_run,
             args=({**os.environ, **ONE_THREAD}, work, args, self._queue, child_end),
@@ -133,27 +133,27 @@ class ChildProcess:
     def ask(self, request: Request) -> None:
         """Ask something of the child, unless it is gone or stopped, which the next `receive` notices."""
         said = ForkingPickler.dumps(request)
-        with self._letting:
-            if not self._letters and len(said) <= BUFFERED_BYTES:
+        with self._outgoing_lock:
+            if not self._outgoing and len(said) <= BUFFERED_BYTES:
                 self._send(said)
                 return
-            self._letters.append(said)
-            if len(self._letters) == 1:
-                self._postman = threading.Thread(target=self._post, daemon=True)
-                self._postman.start()
+            self._outgoing.append(said)
+            if len(self._outgoing) == 1:
+                self._sender = threading.Thread(target=self._send_all, daemon=True)
+                self._sender.start()
 
     def _send(self, said: Any) -> None:
         with contextlib.suppress(OSError):
             self._control.send_bytes(said)
 
-    def _post(self) -> None:
+    def _send_all(self) -> None:
         """Send all that is to be sent, each request once the child has taken the one before."""
         left = True
         while left:
-            self._send(self._letters[0])
-            with self._letting:
-                self._letters.popleft()
-                left = len(self._letters) > 0
+            self._send(self._outgoing[0])
+            with self._outgoing_lock:
+                self._outgoing.popleft()
+                left = len(self._outgoing) > 0
 
     def receive(self, patience: float = 0.0, busy: bool = False) -> Any:
         """Return the next message; None once a signal asks this process to stop.
@@ -235,8 +235,8 @@ class ChildProcess:
         elif (orphan := self._orphan()) is not None:
             with contextlib.suppress(psutil.NoSuchProcess):
                 orphan.kill()
-        if self._postman is not None:
-            self._postman.join(1.0)
+        if self._sender is not None:
+            self._sender.join(1.0)
         self._queue.close()
         self._control.close()
 
