@@ -26,8 +26,8 @@ class Evaluate:
     """Folders of runs or of series, "latest" for the newest run in --runs-dir, or "demo" for the network that comes
     with fastdqn."""
     game: str | None = None
-    """The environment of your own that the runs were trained in, module:function: its code is loaded only if it is
-    named here. Atari's games need no name."""
+    """The environment of your own that the runs were trained in, module:function or module:Id-v0: its code is loaded
+    only if it is named here. Atari's games need no name."""
     protocol: Literal["training", "nature", "nature-steps", "machado", "atari-100k"] = "training"
     """training: as the run was trained; nature: 30 no-ops, epsilon 0.05, 5 minutes a game, 30 games; nature-steps: the
     same for 125,000 env steps; machado: sticky actions 0.25, all 18 actions, 100 games; atari-100k:

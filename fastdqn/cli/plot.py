@@ -37,6 +37,9 @@ class Plot:
     """Games whose mean score is drawn; fewer show a short run's end sooner."""
     runs_dir: Path = RUNS
     """Where "latest" looks."""
+    game: str | None = None
+    """With --what sessions: the environment of your own that the run was trained in, module:Id-v0; its code is loaded
+    only if it is named here."""
 
 
 def plot(options: Plot) -> int:
@@ -72,7 +75,7 @@ def plot(options: Plot) -> int:
 
 def _sessions(options: Plot) -> int:
     """Draw and measure the sessions of each run; one of which there is nothing to draw is named and left out."""
-    if options != Plot(options.runs, what="sessions", runs_dir=options.runs_dir):
+    if options != Plot(options.runs, what="sessions", runs_dir=options.runs_dir, game=options.game):
         raise UserError("--what sessions writes into the folder of the run; leave out what else is said of a picture.")
     folders = folders_of(options.runs, options.runs_dir)
     from fastdqn import process
@@ -82,7 +85,7 @@ def _sessions(options: Plot) -> int:
     with process.running():
         for folder in folders:
             try:
-                say(report_trial(folder))
+                say(report_trial(folder, options.game))
             except UserError as error:
                 why.append(error)
             if process.stop_signal():

@@ -19,8 +19,8 @@ class Watch:
     run: RunFolder
     """Folder of the run, "latest" for the newest in --runs-dir, or "demo" for the network that comes with fastdqn."""
     game: str | None = None
-    """The environment of your own that the run was trained in, module:function: its code is loaded only if it is named
-    here."""
+    """The environment of your own that the run was trained in, module:function or module:Id-v0: its code is loaded
+    only if it is named here."""
     out: Path = Path("watch.mp4")
     """The video: .mp4 or .gif."""
     values: bool = False

@@ -83,24 +83,29 @@ def finish_trial(run: Run) -> None:
     """
     try:
         with process.running():
-            said = report_trial(run.folder)
+            said = report_trial(run.folder, run.game)
     except UserError as error:
         said = f"no pictures of the sessions: {error}"
     terminal.console().print(said, soft_wrap=True)
 
 
-def report_trial(folder: Path) -> str:
+def report_trial(folder: Path, own_game: str | None = None) -> str:
     """Draw sessions.png and trial.png and write trial.json into the folder of a run; return what to say of it.
 
     Where random play has not come to its end some seconds after Ctrl-C, there are no measures.
 
+    Args:
+        folder: of the run.
+        own_game: the environment of one's own that may be loaded, as the command line says.
+
     Raises:
-        UserError: it is not the folder of a run of sessions, or their games make no curves.
+        UserError: it is not the folder of a run of sessions, their games make no curves, or it plays an environment of
+            one's own that `own_game` does not say.
         RunError: a file cannot be written.
     """
     run = read_run(folder)
     sessions = sessions_of(run)
-    agent = load_agent(folder, torch.device("cpu"), untrained=True)  # which refuses options that are none
+    agent = load_agent(folder, torch.device("cpu"), own_game, untrained=True)  # which refuses options that are none
     count = len(sessions)
     words = f"{count} session{'s' if count > 1 else ''}, {run.config['sessions']['distributed']}, seed {run.seed}"
     title = f"{title_of(run.game)}: {words}"

@@ -87,7 +87,7 @@ def same(found: list[Came], expected: list[Came]) -> None:
             assert np.array_equal(a, b)
 
 
-@pytest.mark.parametrize("name", ["breakout", pytest.param("freeway", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["pong", "breakout", "freeway"])
 def test_rounds_are_what_one_plays_step_by_step(name: str) -> None:
     """Stacks, with zeros before a game's first frame, greedy and random actions, and ends of games."""
     game = GameOptions(name=name, max_frames=400)
@@ -165,15 +165,15 @@ def test_they_continue_where_they_were_here_or_elsewhere(halves: Halves, plain: 
     same(halves.play(observed(stacks), draws), expected)
 
 
-def test_games_that_were_not_in_halves_begin_anew_and_the_other_way_round(plain: Halves) -> None:
+def test_games_that_were_not_in_halves_begin_anew_and_the_other_way_round(halves: Halves) -> None:
     whole = build_vector_env(GameOptions(name="breakout"), VectorOptions(num_envs=GAMES, frame_size=SIDE), SEED)
     still = np.zeros(GAMES, np.int64)
-    for games in (plain, whole):
+    for games in (halves, whole):
         games.reset()
         games.send(still)
         games.recv()
-    states: list[Any] = [plain.state(), whole.state()]
-    for games, state in zip((whole, plain), states, strict=True):
+    states: list[Any] = [halves.state(), whole.state()]
+    for games, state in zip((whole, halves), states, strict=True):
         first = games.reset()
         assert games.load(state).all()
         assert (games.newest == first).all()

@@ -25,8 +25,10 @@ def test_01_and_02_repeat_and_02_with_one_step_is_01(tmp_path: Path, n_step: int
     assert first == fingerprint(train("02_play_steps", tmp_path / "c", *words, "--steps", "1"))
     if n_step > 1:
         return
+    assert first == fingerprint(train("01_baseline", tmp_path / "b", *words))
     assert first[0] != fingerprint(train("01_baseline", tmp_path / "d", *words, "--seed", "1"))[0]
     four = fingerprint(train("02_play_steps", tmp_path / "e", *words))
+    assert four == fingerprint(train("02_play_steps", tmp_path / "f", *words))
     assert (four[2]["updates"], four[2]["samples"]) == (26, 26 * 16)
     assert four[0] != first[0]
 

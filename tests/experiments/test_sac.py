@@ -235,7 +235,7 @@ def test_two_sessions_learn_the_published_humanoid(tmp_path: Path) -> None:
     run = train("32_sac_hogwild", tmp_path, *words)
     result = summary(run)
     assert result["reason"] == "max-env-steps"
-    assert 200 <= result["env_steps"] <= 200 + 4 - 1  # each session may be a step of its two games ahead
+    assert 200 <= result["env_steps"] <= 202  # a session has 101 where an odd number of resets made it one game ahead
     assert result["updates"] == result["env_steps"] - 2 * 19
 
 

@@ -250,11 +250,19 @@ def test_the_command_names_runs_without_curves(tmp_path: Path) -> None:
 
 def test_a_run_without_curves_says_so_at_its_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = make_trial(tmp_path / "run", two(3))
-    run: Any = SimpleNamespace(folder=folder)
+    run: Any = SimpleNamespace(folder=folder, game="Pendulum-v1")
     finish_trial(run)
     said = f"no pictures of the sessions: Session 2 of {folder} has finished one game, and its curve takes two.\n"
     assert capsys.readouterr().out == said
     assert not list(folder.glob("*.png"))
+
+
+def test_a_run_that_has_ended_may_load_the_environment_that_it_has_played(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Any] = []
+    monkeypatch.setattr(trial, "report_trial", lambda *words: told.append(words) or "")
+    run: Any = SimpleNamespace(folder=Path("run"), game="mine:Mine-v0")
+    finish_trial(run)
+    assert told == [(Path("run"), "mine:Mine-v0")]
 
 
 @pytest.mark.parametrize("patience", [0.0, 1e9])
