@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import time
+import warnings
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,11 @@ from typing import Any
 import psutil
 import pytest
 import torch
+from PIL import Image
 from rich.console import Console
 
 from bench import fps, fps_figures, fps_ladder, programs
-from bench.fps_table import print_table
+from bench.fps_table import draw, print_table
 from fastdqn.errors import RunError, UserError
 from tests.helpers.scripts import ROOT, answer
 
@@ -94,6 +96,17 @@ def test_only_names_scripts_by_number() -> None:
     ):
         with pytest.raises(UserError, match=said):
             fps.rows_of(options)
+
+
+def test_names_of_any_length_leave_room_for_the_bars(tmp_path: Path) -> None:
+    named = "09_cuda_graph --num-envs 16 --batch-size 8 --steps 16 --crowded-threads 1, beside 1 busy process"
+    row = {"family": "dqn", "env_steps_per_s": 2.0, "env_steps_per_s_all": [1.0, 3.0], "samples_per_step": 8.0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        draw([{**row, "row": named, "gain_over_first": 1.0}], tmp_path / "bars.png", {"gpu": "a GPU", "cores": 2})
+    with Image.open(tmp_path / "bars.png") as picture:
+        width, height = picture.size
+    assert width < 8.5 * 120 and height < 3 * 120
 
 
 def test_every_script_of_the_ladder_is_timed() -> None:
