@@ -80,3 +80,14 @@ def test_titles_are_what_people_say() -> None:
     said = {"pong": "Pong", "space_invaders": "Space Invaders", "qbert": "Q*bert", "my.games:Catch": "Catch"}
     assert {name: games.title_of(name) for name in said} == said
     assert all(title[0].isupper() and "_" not in title for title in map(games.title_of, games.rom_names()))
+
+
+@pytest.mark.parametrize("rom", ["freeway", "pong", pytest.param(None, marks=pytest.mark.slow)])
+def test_a_game_uses_as_many_actions_as_its_emulator_says(rom: str | None) -> None:
+    names = games.rom_names() if rom is None else (rom,)
+    assert {name: games.actions_of(name) for name in names} == {name: games.emulated_actions_of(name) for name in names}
+
+
+def test_actions_are_known_without_an_emulator(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(games, "emulated_actions_of", lambda name: pytest.fail(f"{name} is loaded"))
+    assert {games.actions_of(name) for name in games.rom_names()} <= set(range(3, 19))
