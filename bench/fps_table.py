@@ -61,8 +61,7 @@ def draw(lines: list[dict[str, Any]], path: Path, stamp: dict[str, Any]) -> None
     from matplotlib import pyplot
 
     families = {family: [line for line in lines if line["family"] == family] for family in _families(lines)}
-    labels = {family: [fill(line["row"], 36, break_on_hyphens=False) for line in rows] for family, rows in families.items()}
-    sizes = [sum(1 + 0.5 * label.count("\n") for label in several) + 0.9 for several in labels.values()]
+    sizes = [sum(1 + 0.5 * _label(line).count("\n") for line in rows) + 0.9 for rows in families.values()]
     figure, panels = pyplot.subplots(
         len(families),
         squeeze=False,
@@ -75,7 +74,7 @@ def draw(lines: list[dict[str, Any]], path: Path, stamp: dict[str, Any]) -> None
         highest = [max(line["env_steps_per_s_all"]) for line in rows]
         lower = [m - min(line["env_steps_per_s_all"]) for m, line in zip(medians, rows, strict=True)]
         upper = [h - m for h, m in zip(highest, medians, strict=True)]
-        axes.barh(labels[family], medians, xerr=[lower, upper], color="#4477aa", capsize=3)
+        axes.barh([_label(line) for line in rows], medians, xerr=[lower, upper], color="#4477aa", capsize=3)
         for y, (line, median, high) in enumerate(zip(rows, medians, highest, strict=True)):
             axes.text(high, y, f"  {median:,.1f} ({_gain(line, rows[0])})", va="center", fontsize=9)
         axes.set_xlim(0, 1.25 * max(highest))
@@ -86,6 +85,10 @@ def draw(lines: list[dict[str, Any]], path: Path, stamp: dict[str, Any]) -> None
     figure.suptitle(f"{stamp['gpu'] or stamp['cpu'].split(' family')[0]}, {stamp['cores']} cores", fontsize=10)
     figure.savefig(path, dpi=120, bbox_inches="tight")
     pyplot.close(figure)
+
+
+def _label(line: dict[str, Any]) -> str:
+    return fill(line["row"], 36, break_on_hyphens=False)
 
 
 def _gain(line: dict[str, Any], first: dict[str, Any]) -> str:

@@ -106,7 +106,8 @@ def test_names_of_any_length_leave_room_for_the_bars(tmp_path: Path) -> None:
         draw([{**row, "row": named, "gain_over_first": 1.0}], tmp_path / "bars.png", {"gpu": "a GPU", "cores": 2})
     with Image.open(tmp_path / "bars.png") as picture:
         width, height = picture.size
-    assert width < 8.5 * 120 and height < 3 * 120
+    assert width < 8.5 * 120
+    assert height < 3 * 120
 
 
 def test_every_script_of_the_ladder_is_timed() -> None:
