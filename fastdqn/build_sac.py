@@ -28,7 +28,7 @@ from fastdqn.options.game import GameOptions, VectorOptions
 from fastdqn.options.run import RunOptions
 from fastdqn.options.sac import SACOptions, SessionOptions
 from fastdqn.options.trainer import TrainerOptions
-from fastdqn.replay.boxes import BoxReplay, check_box_memory, describe_box_replay
+from fastdqn.replay.boxes import BoxReplay, check_box_memory, check_capacity, describe_box_replay
 from fastdqn.seam import Descent
 from fastdqn.seeds import Seeds, as_int, player_seeds, seeds_of, torch_generator
 
@@ -86,6 +86,7 @@ def sessions_elsewhere(
     who = f"{of_each} in each of {count} session process{'es' if count > 1 else ''}"
     env, note = build_described(game, "opencv", vector.frame_size, who, continuous=True)  # to be asked what it is
     (obs_size,), num_actions = spaces_of(env)
+    check_capacity(sac.replay_size, each)
     check_box_memory(sac.replay_size, obs_size, num_actions, device, replays=count)
     learner = build_learner(seeds, sac, obs_size, num_actions, device)
     commons = Commons([Common(learner.groups(), OWN) for _ in range(count if sessions.distributed == "none" else 1)])

@@ -25,6 +25,8 @@ import torch.distributed
 from fastdqn.errors import UserError
 
 dist: Any = torch.distributed  # whose signatures are partly unknown
+_NORM = "max_norm_of_the_average"
+"""What a model calls its `max_grad_norm` once `average` has taken that over."""
 
 
 def average(model: Any, timeout: float = 300.0) -> None:
@@ -47,9 +49,11 @@ def average(model: Any, timeout: float = 300.0) -> None:
     if not dist.is_initialized() and int(os.environ.get("WORLD_SIZE", "1")) > 1:
         dist.init_process_group("gloo", timeout=timedelta(seconds=timeout))
         atexit.register(dist.destroy_process_group)
-    max_norm = getattr(model, "max_grad_norm", None)
+    max_norm = getattr(model, _NORM, getattr(model, "max_grad_norm", None))
     if max_norm is not None:
-        model.max_grad_norm = math.inf  # its own clip, of what is no average yet, does nothing
+        # Its own clip, of what is no average yet, does nothing. A model is saved with both numbers.
+        setattr(model, _NORM, max_norm)
+        model.max_grad_norm = math.inf
     optimizers = list(_optimizers(model))
     if _world() > 1:
         _begin_alike(model, optimizers)

@@ -27,6 +27,17 @@ def test_the_clip_is_made_once_before_the_step() -> None:
     torch.testing.assert_close(model.policy.weight.detach(), torch.tensor([-0.6, -0.8, 0.0]))
 
 
+def test_the_clip_is_still_there_after_saving_and_loading() -> None:
+    """Stable-Baselines3 saves all of a model's attributes, and gives them to the one that it loads."""
+    saved = model_of(max_grad_norm=1.0)
+    average(saved)
+    loaded = model_of(**{name: value for name, value in vars(saved).items() if name != "policy"})
+    average(loaded)
+    loaded.policy.weight.grad = torch.tensor([3.0, 4.0, 0.0])
+    loaded.policy.optimizer.step()
+    torch.testing.assert_close(loaded.policy.weight.detach(), torch.tensor([-0.6, -0.8, 0.0]))
+
+
 def test_without_a_clip_there_is_none() -> None:
     model = model_of()
     average(model)

@@ -84,7 +84,9 @@ def start(
 def _say_idle(groups: Groups, words: Sequence[str]) -> None:
     """Say which of the options that were asked for change nothing; of several ranks the first one does."""
     if os.environ.get("RANK", "0") == "0":
-        for note in idle_notes(groups, asked(words)):
+        name = groups.game.name
+        pictures = None if games.is_own_id(name) or games.is_custom(name) else games.is_atari(name)
+        for note in idle_notes(groups, asked(words), pictures):
             console().print(note, soft_wrap=True)
 
 

@@ -102,6 +102,8 @@ def build_centred(
         UserError: there is no such game, or not memory enough for so many, or it shows no frames.
     """
     games, note = build_games(game, vector, seed, continuous)
+    if center and len(games.obs_shape) == 1:
+        raise _no_pictures(game)
     return games, note, mean_frame(game, vector, seed) if center else None
 
 
@@ -115,7 +117,7 @@ def mean_frame(game: GameOptions, vector: VectorOptions, seed: np.random.SeedSeq
     games = build_vector_env(game, vector, seed)
     frames = games.reset()
     if frames.ndim != 3:
-        raise UserError(f"--center-frames is for pictures, and {game.name} shows vectors.")
+        raise _no_pictures(game)
     draws = np.random.default_rng(seed)
     total = np.zeros(frames.shape[1:], np.float64)
     for _ in range(MEAN_STEPS):
@@ -123,6 +125,10 @@ def mean_frame(game: GameOptions, vector: VectorOptions, seed: np.random.SeedSeq
         games.recv()
         total += games.newest.mean(axis=0)
     return (total / MEAN_STEPS).astype(np.float32)
+
+
+def _no_pictures(game: GameOptions) -> UserError:
+    return UserError(f"--center-frames is for pictures, and {game.name} shows vectors.")
 
 
 def num_envs_of(vector: VectorOptions) -> int:

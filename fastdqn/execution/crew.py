@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from fastdqn import process
-from fastdqn.errors import RunError
+from fastdqn.errors import RunError, UserError
 from fastdqn.execution.player import PlayerWeights
 from fastdqn.execution.processes import POLL_SECONDS, ChildProcess, Outbox, Request, end_all
 from fastdqn.states import NothingUnfinished
@@ -184,7 +184,7 @@ class Crew(NothingUnfinished):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with contextlib.suppress(RunError):
+        with contextlib.suppress(RunError, UserError):
             if error is None:
                 self._state = self.state()
         self._state = self._state or self._nothing()

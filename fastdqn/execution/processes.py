@@ -1,9 +1,9 @@
 """A child process: started, watched, drained, joined, killed if it must be, with its traceback if it fails.
 
 The child gets a bounded queue, on which it puts messages, and a pipe, on which it is asked to stop. Whatever ends one
-side ends the other: an exception in the child is raised in the parent, a RunError as it is and any other with its
-traceback, a killed or hung child is noticed (but for one that is stopped in the middle of a message, whose rest its
-parent waits for), a child whose parent is gone leaves.
+side ends the other: an exception in the child is raised in the parent, a RunError or UserError as it is and any other
+with its traceback, a killed or hung child is noticed (but for one that is stopped in the middle of a message, whose
+rest its parent waits for), a child whose parent is gone leaves.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ import psutil
 import torch
 
 from fastdqn import process
-from fastdqn.errors import RunError
+from fastdqn.errors import RunError, UserError
 from fastdqn.execution.starting import ONE_THREAD, start, starter
 
 POLL_SECONDS = 0.2
@@ -164,6 +164,7 @@ class ChildProcess:
 
         Raises:
             RunError: the child died, failed (its traceback is part of the message) or has hung.
+            UserError: the child met a mistake in what was asked for.
         """
         waiting_since, stopping_since = time.monotonic(), None
         while True:
@@ -184,6 +185,7 @@ class ChildProcess:
 
         Raises:
             RunError: the child died, failed (its traceback is part of the message) or has hung.
+            UserError: the child met a mistake in what was asked for.
         """
         alive, now = self._process.is_alive(), time.monotonic()
         if now - self._looked > PAUSE_SECONDS:  # this process has stood still itself, say with its child by Ctrl-Z
@@ -250,14 +252,14 @@ class ChildProcess:
             while True:
                 self._queue.get_nowait()
 
-    def _failed(self) -> RunError:
+    def _failed(self) -> RunError | UserError:
         self._process.join(LEAVE_SECONDS)
-        said: RunError | str = ""
+        said: RunError | UserError | str = ""
         with contextlib.suppress(EOFError, OSError):
             if self._control.poll():
                 said = self._control.recv()
         code = self._process.exitcode
-        if isinstance(said, RunError):
+        if isinstance(said, RunError | UserError):
             return said
         if self._orphan() is not None:
             return RunError(f"{self._called} has lost the fork server, which was killed.")
@@ -300,7 +302,7 @@ def _run(
             atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
     except BaseException as error:
         with contextlib.suppress(OSError):
-            control.send(error if isinstance(error, RunError) else traceback.format_exc())
+            control.send(error if isinstance(error, RunError | UserError) else traceback.format_exc())
         messages.close()
         messages.join_thread()  # what was sent before is not lost
         os._exit(1)

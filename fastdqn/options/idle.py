@@ -42,18 +42,19 @@ def refuse_idle(groups: Groups, asked: Collection[str]) -> None:
         )
 
 
-def idle_notes(groups: Groups, asked: Collection[str]) -> list[str]:
+def idle_notes(groups: Groups, asked: Collection[str], pictures: bool | None = None) -> list[str]:
     """Return a sentence for each option that was asked for and does nothing.
 
     Args:
         groups: the options of a script.
         asked: names of options, as on the command line (--atoms).
+        pictures: whether the game shows pictures, or else vectors; None where that is not known yet.
     """
     if groups.series is not None and groups.series.variant == "all":  # its runs have options of their own
         return []
     return [
         f"{option} changes nothing here: {one.why}"
-        for one in _all(groups)
+        for one in (*_all(groups), *_of_what_is_shown(groups, pictures))
         for option in one.options.split()
         if option in asked
     ]
@@ -99,3 +100,11 @@ def _all(groups: Groups) -> Iterator[_Idle]:
             yield _Idle("--reset-keep --reset-until", "there are no resets, which --reset-updates asks for")
         if groups.resets.first_n_step is None and groups.resets.first_gamma is None:
             yield _Idle("--horizon-updates", "neither --first-n-step nor --first-gamma moves")
+
+
+def _of_what_is_shown(groups: Groups, pictures: bool | None) -> Iterator[_Idle]:
+    if pictures is True and groups.actor_critic:
+        yield _Idle("--hidden", f"{groups.game.name} shows pictures, and these units are for vectors")
+    if pictures is False:
+        frames = "--frame-size --frame-scale --precision --env-threads"
+        yield _Idle(frames, f"{groups.game.name} shows vectors, and this is for pictures")

@@ -56,10 +56,7 @@ class BoxReplay:
         newest_in_batch: bool = False,
         newest: Callable[[], NDArray[np.float32]] | None = None,
     ) -> None:
-        if capacity < num_envs:
-            raise UserError(
-                f"--replay-size {capacity} is too small for {num_envs} games at once; it must be at least {num_envs}."
-            )
+        check_capacity(capacity, num_envs)
         check_box_memory(capacity, obs_size, num_actions, device)
         self.num_envs = num_envs
         self._rows = capacity // num_envs + 1  # the newest one holds observations alone
@@ -186,6 +183,18 @@ class BoxReplay:
 def box_replay_bytes(capacity: int, obs_size: int, num_actions: int) -> int:
     """Return the memory that `capacity` env steps need: four bytes for each number, and eight for their order."""
     return capacity * (4 * (obs_size + num_actions + 2) + 8)
+
+
+def check_capacity(capacity: int, num_envs: int) -> None:
+    """Check that a replay holds an env step of each game.
+
+    Raises:
+        UserError: it does not.
+    """
+    if capacity < num_envs:
+        raise UserError(
+            f"--replay-size {capacity} is too small for {num_envs} games at once; it must be at least {num_envs}."
+        )
 
 
 def check_box_memory(

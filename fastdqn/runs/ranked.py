@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fastdqn import process
-from fastdqn.errors import Interrupted
+from fastdqn.errors import Interrupted, RunError
 from fastdqn.options.run import RunSettings
 from fastdqn.runs.checkpointing import REPLAY
 from fastdqn.runs.counters import Counters
@@ -21,6 +21,7 @@ from fastdqn.runs.encoding import from_bytes, to_bytes
 from fastdqn.runs.neighbours import Neighbours
 from fastdqn.runs.run import Run
 from fastdqn.runs.stopwatch import Stopwatch
+from fastdqn.runs.weights import UNFIT, are_finite
 from fastdqn.schedules import updates_due
 from fastdqn.states import NothingUnfinished, Part, fetched, resume_parts
 from fastdqn.types import EpisodeEnd, VectorStep
@@ -228,6 +229,8 @@ class FollowingRun:
                     self._give_state(order)
         finally:
             self._running.__exit__(kind, error, trace)
+        if isinstance(error, Exception) and not are_finite(self.weights.tensors or {}):
+            raise RunError(f"{UNFIT} at env step {self.env_steps}, update {self.updates}.") from error
         return isinstance(error, Interrupted)
 
     @property

@@ -135,14 +135,17 @@ class Run:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
+        unfit: RunError | None = None
         try:
             self._progress.stop()
             if error is None:
                 self._finish()
             else:
                 self.reason = "failed"
-                # What can be kept is kept, which a device that has failed refuses; the first error is the one to show.
+                # What can be kept is kept, which a device that has failed refuses; the first error is the one to show,
+                # unless the weights say why it came.
                 with contextlib.suppress(RunError, RuntimeError):
+                    unfit = self.weights.unfit(self.env_steps, self.updates)
                     self._save()
                 with contextlib.suppress(OSError):
                     self._checkpointing.ended(lambda: None, wait=True)
@@ -150,6 +153,8 @@ class Run:
             self._logs.close(self.summary())
             let_go(self.folder, self._lock)
             self._running.__exit__(kind, error, trace)
+        if unfit is not None and isinstance(error, Exception):
+            raise unfit from error
 
     @property
     def env_steps(self) -> int:

@@ -17,6 +17,7 @@ from fastdqn.errors import RunError, UserError
 from fastdqn.runs.folder import write_whole
 
 FILE = "weights.safetensors"
+UNFIT = "A weight is no longer a finite number"
 _CHECKSUM = "crc32"
 """What the file's metadata call the checksum of all weights."""
 _TYPES = {
@@ -53,8 +54,8 @@ class Weights:
         """
         weights = {} if self.tensors is None else {name: t.detach().cpu() for name, t in self.tensors.items()}
         what = next((f"The {name} became {loss}" for name, loss in losses.items() if not math.isfinite(loss)), None)
-        if what is None and not all(bool(torch.isfinite(tensor).all()) for tensor in weights.values()):
-            what = "A weight is no longer a finite number"
+        if what is None and not are_finite(weights):
+            what = UNFIT
         if what is None:
             self._good = {name: tensor.clone() for name, tensor in weights.items()}
             self._good_update = update
@@ -67,10 +68,23 @@ class Weights:
             f"{what} at env step {env_steps}, update {update}; {kept}; a lower --learning-rate usually helps."
         )
 
+    def unfit(self, env_steps: int, update: int) -> RunError | None:
+        """Return what `look` raises, if it does."""
+        try:
+            self.look({}, env_steps, update)
+        except RunError as error:
+            return error
+        return None
+
     def save(self) -> None:
         """Write them, if there are any."""
         if self.tensors is not None:
             write_weights(self._path, self.tensors)
+
+
+def are_finite(weights: Mapping[str, Tensor]) -> bool:
+    """Tell whether all numbers of `weights` are finite."""
+    return all(bool(torch.isfinite(tensor).all()) for tensor in weights.values())
 
 
 def write_weights(path: Path, weights: Mapping[str, Tensor]) -> None:
@@ -109,7 +123,7 @@ def read_weights(run: Path, name: str = FILE) -> dict[str, Tensor]:
         raise UserError(f"The {name} of the run {run} has no checksum: it is damaged, or an older fastdqn wrote it.")
     if said != f"{_checksum(weights):08x}":
         raise UserError(f"The {name} of the run {run} is damaged: its checksum is wrong.")
-    if not all(bool(torch.isfinite(tensor).all()) for tensor in weights.values()):
+    if not are_finite(weights):
         raise UserError(f"The {name} of the run {run} has weights that are no finite numbers.")
     return weights
 

@@ -8,6 +8,7 @@ import torch
 
 from fastdqn import build_sac
 from fastdqn.algorithms.sessions import PIECE, ControlSession
+from fastdqn.errors import UserError
 from fastdqn.execution.hogwild import FIRST_STEPS, Commons
 from fastdqn.types import SessionPiece
 from tests.helpers.scripts import SESSIONS, parse
@@ -37,6 +38,11 @@ def test_the_device_that_is_there_is_the_cpu(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     sessions, _ = sessions_of("--device", "auto")
     assert len(sessions) == 1
+
+
+def test_a_replay_that_is_too_small_is_refused_before_there_are_sessions() -> None:
+    with pytest.raises(UserError, match=r"^--replay-size 200 is too small for 201 games at once"):
+        sessions_of("--num-envs", "201", count=2)
 
 
 def said(piece: SessionPiece) -> tuple[int, int]:

@@ -9,7 +9,7 @@ import pytest
 
 from fastdqn import process
 from fastdqn.envs import many
-from fastdqn.envs.many import build_vector_env, mean_frame, num_envs_of
+from fastdqn.envs.many import build_centred, build_vector_env, mean_frame, num_envs_of
 from fastdqn.envs.turns import Turns
 from fastdqn.errors import UserError
 from fastdqn.options.game import GameOptions, VectorOptions
@@ -67,3 +67,5 @@ def test_the_mean_frame_is_that_of_random_play() -> None:
     assert 0.0 < np.abs(mean - other).mean() < 1.0  # the background is the same
     with pytest.raises(UserError, match=r"^--center-frames is for pictures, and CartPole-v1 shows vectors"):
         mean_of(SEED, parse("20_a2c", "--game", "CartPole-v1").game)
+    with pytest.raises(UserError, match=r"^--center-frames is for pictures, and Pendulum-v1 shows vectors"):
+        build_centred(parse("41_ppo_ranks", "--game", "Pendulum-v1").game, vector, SEED, center=True, continuous=None)

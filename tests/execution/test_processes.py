@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from fastdqn import process
-from fastdqn.errors import RunError
+from fastdqn.errors import RunError, UserError
 from fastdqn.execution import processes, starting
 from fastdqn.execution.processes import ChildProcess, Request
 from fastdqn.runs.machine import resident_bytes
@@ -78,10 +78,11 @@ def test_an_exception_is_raised_in_the_parent_with_its_traceback_after_what_was_
     assert said.endswith("\nThe toy process failed; its traceback is above.")
 
 
-def test_a_reason_that_is_a_sentence_is_raised_in_the_parent_as_it_is() -> None:
-    with child_of(count_and_say_why, 3) as child:
+@pytest.mark.parametrize("reason", [RunError, UserError])
+def test_a_reason_that_is_a_sentence_is_raised_in_the_parent_as_it_is(reason: type[Exception]) -> None:
+    with child_of(count_and_say_why, 3, reason) as child:
         assert [child.receive() for _ in range(4)] == list(range(4))
-        with pytest.raises(RunError, match=r"^The toy ran out of numbers\.$"):
+        with pytest.raises(reason, match=r"^The toy ran out of numbers\.$"):
             child.receive()
 
 

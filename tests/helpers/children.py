@@ -10,7 +10,6 @@ import time
 
 import numpy as np
 
-from fastdqn.errors import RunError
 from fastdqn.execution.processes import Outbox
 
 
@@ -34,10 +33,10 @@ def count_and_fail(last: int, outbox: Outbox) -> None:
     raise ValueError("the toy work broke as it was told to")
 
 
-def count_and_say_why(last: int, outbox: Outbox) -> None:
+def count_and_say_why(last: int, reason: type[Exception], outbox: Outbox) -> None:
     """Send the numbers up to `last`, and fail for a reason that is a sentence."""
     count(0, last, outbox)
-    raise RunError("The toy ran out of numbers.")
+    raise reason("The toy ran out of numbers.")
 
 
 def count_and_leave(code: int, outbox: Outbox) -> None:

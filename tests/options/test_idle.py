@@ -45,6 +45,26 @@ def test_what_changes_nothing_is_said(script: str, words: str, idle: str) -> Non
     assert [note.split(" changes nothing here: ")[0] for note in notes] == idle.split()
 
 
+@pytest.mark.parametrize(
+    ("script", "words", "pictures", "idle"),
+    [
+        ("41_ppo_ranks", "--hidden 256 --frame-size 60", True, "--hidden"),
+        ("41_ppo_ranks", "--hidden 256 --frame-size 60", None, ""),
+        (
+            "41_ppo_ranks",
+            "--game CartPole-v1 --hidden 256 --frame-size 60 --frame-scale 64 --precision bf16 --env-threads 2",
+            False,
+            "--frame-size --frame-scale --precision --env-threads",
+        ),
+        ("31_sac", "--game Pendulum-v1 --hidden 32 --frame-size 60", False, "--frame-size"),
+        ("09_cuda_graph", "--frame-size 60 --precision fp32", True, ""),
+    ],
+)
+def test_what_is_for_pictures_or_for_vectors_alone(script: str, words: str, pictures: bool | None, idle: str) -> None:
+    notes = idle_notes(groups_of(parse(script, *words.split())), asked(words.split()), pictures)
+    assert [note.split(" changes nothing here: ")[0] for note in notes] == idle.split()
+
+
 def test_it_is_said_at_the_start_and_nothing_changes(tmp_path: Path) -> None:
     words = (*RAINBOW_CATCH, "--device", "cpu", "--replay-initial", "40", "--max-env-steps", "80")
     idle = ("--atoms", "21", "--rmsprop-epsilon", "0.5", "--noise", "independent", "--importance-final", "0.5")

@@ -8,6 +8,7 @@ from unittest import mock
 import pytest
 import torch
 
+from fastdqn.errors import RunError
 from fastdqn.runs.encoding import from_bytes, to_bytes
 from fastdqn.runs.neighbours import Neighbours
 from fastdqn.runs.ranked import LEAVE, STATES, STATES_WITHOUT_REPLAY, FollowingRun, _Others
@@ -68,6 +69,16 @@ def test_the_last_checkpoint_holds_what_rank_0_asks_for(order: int, parts: set[s
     assert other.orders == [(0, True), (0, True)]
     (sent,) = other.sent  # at once, whatever its number: all make theirs at the same time
     assert set(from_bytes(sent)) == parts
+
+
+@pytest.mark.parametrize("value", [1.0, float("nan")])
+def test_an_error_of_a_follower_whose_weights_are_no_numbers_says_so(value: float) -> None:
+    expected = ZeroDivisionError if value == 1.0 else RunError
+    with pytest.raises(expected) as caught, FollowingRun(Two(1), "x.py", torch.device("cpu")) as run:
+        run.weights.tensors = {"layer": torch.tensor([value])}
+        raise ZeroDivisionError
+    if expected is RunError:
+        assert str(caught.value) == "A weight is no longer a finite number at env step 0, update 0."
 
 
 def test_ranks_of_this_machine_are_no_neighbours_of_each_other() -> None:

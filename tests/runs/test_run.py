@@ -172,6 +172,22 @@ def test_what_is_no_number_leaves_the_last_good_weights(tmp_path: Path, broken: 
     assert safetensors.torch.load_file(kept)["layer"].tolist() == [1.0, 1.0, 1.0]
 
 
+def test_an_error_that_comes_of_weights_that_are_no_numbers_says_so(tmp_path: Path) -> None:
+    """What draws actions with them may fail before the next record looks at them."""
+    weights = {"layer": torch.ones(3)}
+    with pytest.raises(RunError, match="A weight is no longer a finite number at env step 1, update 2") as caught:  # noqa: SIM117
+        with make_run(tmp_path) as run:
+            run.weights.tensors = weights
+            run.updated(scalars(), 32)
+            run.played(NOTHING, epsilon=1.0)  # the record of update 1 finds all well
+            run.updated(scalars(), 32)
+            weights["layer"][1] = math.nan
+            raise ZeroDivisionError
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+    assert "\n" not in str(caught.value)
+    assert safetensors.torch.load_file(run.folder / "weights.safetensors")["layer"].tolist() == [1.0, 1.0, 1.0]
+
+
 def test_only_a_loss_must_stay_finite(tmp_path: Path) -> None:
     """A run of several losses ends with any of them; another metric may be no number."""
     with make_run(tmp_path) as run:

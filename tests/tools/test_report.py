@@ -59,7 +59,20 @@ def test_aggregates_by_hand() -> None:
     ):
         assert float(aggregates_of({"a": np.array(one)}).iqm) == iqm
     uneven = aggregates_of({"a": np.array([1.0]), "b": np.array([0.0, 2.0, 4.0])})
-    assert (float(uneven.mean), float(uneven.iqm)) == (1.5, 1.5)  # means 1 and 2; 0 | 1 2 | 4
+    assert (float(uneven.mean), float(uneven.gap)) == (1.5, pytest.approx((0 + 1 / 3) / 2))  # means 1 and 2
+    # Each game counts as two runs: "a" as 1 1, "b" as two thirds of 0, 2 and 4 each; a run's weight is cut at each end.
+    assert float(uneven.iqm) == pytest.approx((5 / 3 * 1 + 1 / 3 * 2) / 2)
+
+
+def test_a_game_with_more_runs_counts_no_more(raw: dict[str, dict[str, list[float]]]) -> None:
+    """Games in which each run is there twice come to what they come to once; all runs pooled do not."""
+    once = normalised({game: scores[:2] for game, scores in raw["SPR"].items()})
+    twice = {game: np.tile(runs, 2) if number < 10 else runs for number, (game, runs) in enumerate(once.items())}
+    found, before = aggregates_of(twice), aggregates_of(once)
+    # whole runs are cut at each end: 13 of 52, and 18 of 72
+    assert [float(one) for one in found] == pytest.approx([float(one) for one in before])
+    pooled = np.sort(np.concatenate(list(twice.values())))
+    assert abs(float(pooled[18:-18].mean()) - float(before.iqm)) > 0.01
 
 
 def test_the_bootstrap_is_stratified() -> None:
@@ -75,7 +88,7 @@ def test_the_bootstrap_is_stratified() -> None:
     assert (found.value, found.low, found.high) == (6.25, pytest.approx(low), pytest.approx(high))
     assert low == 5.0  # a control: with games drawn too, both could be game a, and the mean 0
     uneven = intervals_of({"a": np.array([1.0, 1.0]), "b": np.array([2.0, 2.0, 2.0])})
-    assert uneven["iqm"] == (5.0 / 3, pytest.approx(5.0 / 3), pytest.approx(5.0 / 3))  # what is no run is never drawn
+    assert uneven["iqm"] == pytest.approx((1.5, 1.5, 1.5))  # what is no run is never drawn
     alone = intervals_of({"a": np.array([1.0]), "b": np.array([2.0, 3.0])})
     assert alone["mean"] == (1.75, None, None)
 

@@ -2,7 +2,7 @@
 Statistical Precipice).
 
 Scores are normalised, 0 for random play and 1 for a person. `Scores` are those of runs by game, (runs,) each; games may
-have different numbers of runs.
+have different numbers of runs, and count the same all the same: where one has fewer, each of its runs counts for more.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NAMES = ("iqm", "median", "mean", "gap")
 class Aggregates(NamedTuple):
     """What runs in many games come to; each a number, or an array (draws,)."""
 
-    iqm: NDArray[np.float64]  # the mean of the middle half of all runs in all games
+    iqm: NDArray[np.float64]  # the interquartile mean: of the middle half of all runs in all games
     median: NDArray[np.float64]  # over games, of the means of their runs
     mean: NDArray[np.float64]  # over games, of the same
     gap: NDArray[np.float64]  # the optimality gap: by how much runs stay below 1 on average
@@ -113,8 +113,21 @@ def _drawn(padded: _Padded, seed: int, draws: int) -> Iterator[NDArray[np.float6
 
 def _aggregates(values: NDArray[np.float64], there: NDArray[np.bool_]) -> Aggregates:
     """Return the aggregates (draws,) of scores (draws, games, most runs), of which those `there` count."""
-    means = np.where(there, values, 0.0).sum(2) / there.sum(1)
-    every = np.sort(values[:, there], axis=1)  # (draws, runs of all games)
-    cut = int(0.25 * every.shape[1])
-    gap = 1.0 - np.minimum(values[:, there], 1.0).mean(1)
-    return Aggregates(every[:, cut : every.shape[1] - cut].mean(1), np.median(means, 1), means.mean(1), gap)
+    counts = there.sum(1)
+    means = np.where(there, values, 0.0).sum(2) / counts
+    below = np.where(there, np.maximum(1.0 - values, 0.0), 0.0).sum(2) / counts
+    return Aggregates(_middle(values, there), np.median(means, 1), means.mean(1), below.mean(1))
+
+
+def _middle(values: NDArray[np.float64], there: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Return the interquartile means (draws,), as above. With as many runs of each game they are SciPy's `trim_mean`,
+    which cuts whole runs; otherwise a run may be cut in part.
+    """
+    runs, counts = there.sum(), there.sum(1)
+    every = values[:, there]  # (draws, runs of all games)
+    order = np.argsort(every, axis=1)
+    weights = np.repeat(runs / len(counts) / counts, counts)[order]  # together as many as there are runs
+    ends = weights.cumsum(1)
+    low, high = int(0.25 * runs), runs - int(0.25 * runs)
+    kept = np.clip(ends, low, high) - np.clip(ends - weights, low, high)
+    return (kept * np.take_along_axis(every, order, 1)).sum(1) / (high - low)
