@@ -7,4 +7,6 @@ from pathlib import Path
 if importlib.util.find_spec("fastdqn") is None:
     sys.path.append(str(Path(__file__).resolve().parents[1]))
 
-import fastdqn.process  # noqa: F401
+import fastdqn.process
+
+fastdqn.process.take_over()

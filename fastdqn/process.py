@@ -1,6 +1,7 @@
 """What has to happen before the slow imports; every script imports this module first.
 
-It notes when the process began (time to solve counts imports too), and takes over SIGINT, SIGTERM and, unless the
+It notes when the process began (time to solve counts imports too). Scripts and commands call `take_over`, and other
+programs, which import this module with others, keep their own signals. It takes over SIGINT, SIGTERM and, unless the
 process was started to ignore it (nohup), SIGHUP, which a terminal sends when it is closed:
 
 * before a run has begun, a signal ends the process at once and quietly;
@@ -8,7 +9,8 @@ process was started to ignore it (nohup), SIGHUP, which a terminal sends when it
   processes and leaves at once.
 
 The exit code is 128 + the signal's number: 130 after Ctrl-C. Child processes ignore SIGINT, so that
-the parent alone decides how a run ends; programs that they start do not.
+the parent alone decides how a run ends; programs that they start do not. Those of a run ignore SIGTERM, too, those that
+an environment starts do not.
 
 Where Python has not got the packages that the imports need, the process ends with one sentence that says so.
 """
@@ -17,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import math
 import multiprocessing
 import os
 import signal
@@ -27,6 +30,8 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
+
+from fastdqn import cgroup
 
 NEEDED = (
     *("torch", "numpy", "gymnasium", "ale_py", "cv2", "tyro", "rich"),
@@ -39,6 +44,7 @@ _received = 0
 _first = 0
 _failed = _abandoned = False
 _held: list[int] | None = None  # signals that came while they were held back
+_hands_on = False  # whether processes that are forked are left what is theirs
 
 
 def elapsed() -> float:
@@ -53,8 +59,12 @@ def add_elapsed(seconds: float) -> None:
 
 
 def cores() -> int:
-    """Return how many CPU cores this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Return how many CPU cores this process may use: those that it may run on, or fewer in a container that has not
+    the time of all of them.
+    """
+    there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota = cgroup.cpu_quota()
+    return there if quota is None else min(there, math.ceil(quota))
 
 
 def stop_signal() -> int:
@@ -185,20 +195,40 @@ def _tell(words: bytes) -> None:
         os.write(2, words)
 
 
-def install() -> None:
-    """Take over SIGINT, SIGTERM and SIGHUP in a main process; make a child process deaf to them.
+def take_over() -> None:
+    """Take over the signals of a script or command, but for those of a test's process, where pytest keeps its own."""
+    if "pytest" not in sys.modules:
+        install()
+
+
+def install(of_run: bool = False) -> None:
+    """Take over SIGINT, SIGTERM and SIGHUP in a main process; make a child process deaf to SIGINT.
 
     A child imports the script, and so calls this, before multiprocessing lets it know its parent.
+
+    Args:
+        of_run: this is a child process of a run, which ends with it: it is to be deaf to all of them.
     """
     if threading.current_thread() is not threading.main_thread():
         return
     spawning = getattr(multiprocessing.current_process(), "_inheriting", False)
-    is_child = spawning or multiprocessing.parent_process() is not None
-    for number in _asking():
+    is_child = of_run or spawning or multiprocessing.parent_process() is not None
+    for number in _asking() if of_run or not is_child else {signal.SIGINT}:
         if number in (signal.SIGINT, signal.SIGTERM) or signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, be_deaf if is_child else _on_signal)
             if is_child and hasattr(signal, "siginterrupt"):  # Windows has none
                 signal.siginterrupt(number, False)
+    global _hands_on
+    if not _hands_on and hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_leave_signals)
+    _hands_on = True
+
+
+def _leave_signals() -> None:
+    """In a process that was forked, say by an environment: let it be ended, but by Ctrl-C with the run alone."""
+    for number in _asking():
+        if signal.getsignal(number) in (_on_signal, be_deaf):
+            signal.signal(number, be_deaf if number == signal.SIGINT else signal.SIG_DFL)
 
 
 def be_deaf(_number: int, _frame: FrameType | None) -> None:
@@ -232,5 +262,3 @@ def refuse_without(modules: Sequence[str]) -> None:
 
 refuse_without(NEEDED)
 _began = time.monotonic() - _age()
-if "pytest" not in sys.modules:  # in the tests pytest keeps its own handlers
-    install()

@@ -97,6 +97,40 @@ def test_no_child_is_left_half_started() -> None:
     assert done.stderr == "\nInterrupted.\n"
 
 
+OWN_SIGNALS = """
+import atexit, os, signal
+{imports}
+atexit.register(print, "at exit")
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+    signal.pause()
+except KeyboardInterrupt:
+    print("caught")
+finally:
+    print("finally")
+"""
+
+
+@posix_signals
+def test_a_program_that_imports_the_library_keeps_its_own_signals() -> None:
+    imports = "from fastdqn.envs.build import build_env\nfrom fastdqn.tools.evaluate import load_agent"
+    words = [sys.executable, "-c", OWN_SIGNALS.format(imports=imports)]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "caught\nfinally\nat exit\n", "")
+    words[-1] = OWN_SIGNALS.format(imports="import fastdqn.cli.begin")  # the control
+    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "\nInterrupted.\n")
+
+
+@posix_signals
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_processes_that_an_environment_starts_can_be_ended(method: str) -> None:
+    """Ctrl-C leaves them alone, since it is the run that decides how it ends."""
+    words = [sys.executable, str(ROOT / "tests" / "helpers" / "simulators.py"), method]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, timeout=120, check=False)
+    assert done.stdout == "alive after Ctrl-C, ended by -15\n", done.stderr
+
+
 def test_what_is_needed_are_dependencies() -> None:
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     said = ast.literal_eval(text.split("\ndependencies = ")[1].split("\n]")[0] + "]")

@@ -19,13 +19,12 @@
 
 from __future__ import annotations
 
-import fastdqn.process  # noqa: F401 - first: Ctrl-C during the imports below
-
 import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import fastdqn.cli.begin  # noqa: F401 - first: Ctrl-C during the imports below
 from fastdqn import __version__
 from fastdqn.cli.compare import Compare, compare
 from fastdqn.cli.evaluate import Evaluate, evaluate

@@ -7,8 +7,6 @@ Standard input is a JSON list of lists of words; printed is one of sentences, nu
 
 from __future__ import annotations
 
-import fastdqn.process  # noqa: F401 - first: signals during the imports below
-
 import contextlib
 import json
 import subprocess
@@ -17,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+import fastdqn.cli.begin  # noqa: F401 - first: signals during the imports below
 from fastdqn.errors import UserError
 
 SECONDS = 120.0

@@ -64,6 +64,7 @@ def start(
         device: the default of --device.
         others: for values of --algorithm, another dataclass of groups and another default of --game.
     """
+    process.take_over()
     script = Path(inspect.getfile(train)).stem
     try:
         options = parse(options_type, description or "", game=game, device=device, script=script, others=others)

@@ -5,8 +5,6 @@ python -m fastdqn.cli.worker PARENT FOLDER SCRIPT OPTIONS
 
 from __future__ import annotations
 
-import fastdqn.process  # noqa: F401 - first: the clock, and signals during the imports below
-
 import os
 import signal
 import sys
@@ -16,6 +14,7 @@ from pathlib import Path
 
 import filelock
 
+import fastdqn.cli.begin  # noqa: F401 - first: the clock, and signals during the imports below
 from fastdqn.cli.train import run_as_main
 from fastdqn.terminal import complain
 from fastdqn.tools.sweep.jobs import LOCK, WAIT_SECONDS, note_end

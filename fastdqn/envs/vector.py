@@ -12,10 +12,10 @@ from typing import Any, Protocol
 
 import ale_py
 import numpy as np
-import psutil
 from ale_py.vector_env import AtariVectorEnv
 from numpy.typing import NDArray
 
+from fastdqn.cgroup import available_memory
 from fastdqn.envs.frames import shown_rows
 from fastdqn.errors import RunError, UserError
 from fastdqn.options.game import GameOptions
@@ -301,7 +301,7 @@ def check_num_envs(num_envs: int, available_bytes: int | None = None) -> None:
     Raises:
         UserError: with the number that would fit.
     """
-    available = psutil.virtual_memory().available if available_bytes is None else available_bytes
+    available = available_memory() if available_bytes is None else available_bytes
     if num_envs * ENV_BYTES > available:
         raise UserError(
             f"{num_envs} games at once need about {num_envs * ENV_BYTES / 1e9:.1f} GB, but {available / 1e9:.1f} GB of "

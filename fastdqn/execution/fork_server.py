@@ -1,6 +1,6 @@
 """What multiprocessing's fork server imports first: it makes the server deaf, fills it, and lets it clean up.
 
-Nothing else of fastdqn may be imported in the server: `fastdqn.process` takes over signals.
+Nothing else of fastdqn is imported in the server: its children take over signals in their own way.
 """
 
 from __future__ import annotations

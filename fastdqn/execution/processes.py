@@ -287,7 +287,7 @@ def _run(
     variables: Mapping[str, str], work: Callable[..., None], args: tuple[Any, ...], messages: Any, control: Connection
 ) -> None:
     """What the child process runs."""
-    process.install()
+    process.install(of_run=True)
     process.unblock_signals()
     os.environ.clear()
     os.environ.update(variables)  # the fork server has that of when it began
@@ -305,6 +305,8 @@ def _run(
             control.send(error if isinstance(error, RunError | UserError) else traceback.format_exc())
         messages.close()
         messages.join_thread()  # what was sent before is not lost
+        with contextlib.suppress(BaseException):  # an environment's own programs end here
+            atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
         os._exit(1)
 
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-import psutil
 import torch
 from numpy.typing import NDArray
 
+from fastdqn.cgroup import available_memory
 from fastdqn.errors import UserError
 from fastdqn.replay.saving import RowSaver
 from fastdqn.seeds import set_state, state_of
@@ -137,7 +137,7 @@ class BoxReplay:
         table = self._table
         if self._device.type != "cpu":
             table = table[: min(last + 1, self._rows) * self.num_envs]
-            if table.nbytes > psutil.virtual_memory().available:
+            if table.nbytes > available_memory():
                 raise MemoryError(f"{table.nbytes / 1e9:.1f} GB of transitions do not fit into the host's memory")
             table = table.cpu()
         table = table.view(torch.uint8)
@@ -214,7 +214,7 @@ def check_box_memory(
     if available is None and device.type == "cuda":
         available = torch.cuda.mem_get_info(device)[0]
     elif available is None:
-        available = psutil.virtual_memory().available
+        available = available_memory()
     needed = replays * box_replay_bytes(capacity, obs_size, num_actions)
     if needed > available:
         fits = available // (replays * box_replay_bytes(1, obs_size, num_actions))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import psutil
 import torch
 from torch import Tensor
 
+from fastdqn.cgroup import available_memory
 from fastdqn.errors import UserError
 
 FRAME_BYTES = 84 * 84
@@ -34,7 +34,7 @@ def check_memory(capacity: int, available_bytes: int | None = None, frame_bytes:
         UserError: if they are more than the machine has available now.
     """
     needed = replay_bytes(capacity, frame_bytes)
-    available = psutil.virtual_memory().available if available_bytes is None else available_bytes
+    available = available_memory() if available_bytes is None else available_bytes
     if needed > available:
         fits = available // (frame_bytes + TRANSITION_OVERHEAD_BYTES)
         raise UserError(
@@ -76,7 +76,7 @@ def check_device_memory(
     if available is None and device.type == "cuda":
         available = max(0, torch.cuda.mem_get_info(device)[0] - RESERVED_DEVICE_BYTES)
     elif available is None:
-        available = psutil.virtual_memory().available
+        available = available_memory()
     needed = frame_replay_bytes(capacity, frame_bytes)
     if needed > available:
         raise UserError(

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
-import psutil
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fastdqn.cgroup import available_memory
 from fastdqn.errors import UserError
 from fastdqn.replay.arrivals import Arrivals, needs_staging
 from fastdqn.replay.interleaved import interleaved
@@ -181,7 +181,7 @@ class FrameReplay:
         frames = self._frames
         if self.device.type != "cpu":
             frames = frames[: min(last + 1, self._rows) * self.num_envs]
-            if frames.nbytes > psutil.virtual_memory().available:
+            if frames.nbytes > available_memory():
                 raise MemoryError(f"{frames.nbytes / 1e9:.1f} GB of frames do not fit into the host's memory")
             frames = frames.cpu()  # at once: one thread uses the device
         small = {name: tensor.cpu().clone() for name, tensor in self._small().items()}

@@ -6,7 +6,7 @@ It needs hardly any time of its own. What it does it adds to the file that LEDGE
 `NAME resumes at STEP`, `NAME ends`.
 """
 
-import fastdqn.process as process  # first: the signals  # isort: skip
+import fastdqn.cli.begin  # noqa: F401 - first: the signals  # isort: skip
 
 import argparse
 import json
@@ -15,6 +15,7 @@ import sys
 import time
 from pathlib import Path
 
+from fastdqn import process
 from fastdqn.errors import CheckpointError, UserError
 
 STEPS = 10

@@ -3,8 +3,6 @@
 It brings options, metrics and a progress line of its own, and uses the library as it is.
 """
 
-import fastdqn.process  # noqa: F401 - first
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+import fastdqn.cli.begin  # noqa: F401 - first
 from fastdqn.algorithms.exploration import Player
 from fastdqn.cli.scripts import start
 from fastdqn.envs.build import build_env, describe, spaces_of
