@@ -22,6 +22,7 @@ from fastdqn.algorithms.dqn import PROGRESS
 from fastdqn.algorithms.exploration import actions_for, epsilons_at
 from fastdqn.algorithms.resets import Resets
 from fastdqn.cli.scripts import start
+from fastdqn.envs.vector import check_num_envs
 from fastdqn.execution.background import background_on
 from fastdqn.execution.devices import prepare_memory
 from fastdqn.execution.graphs import Graphed, GraphedActions, graphs_on
@@ -58,6 +59,7 @@ class Options:
 def train(options: Options) -> Run:
     dqn, steps, evaluation = options.dqn, options.pace.steps, options.evaluation
     prepare_memory()
+    check_num_envs(evaluation.evaluation_envs, option="--evaluation-envs")
     resets = Resets(dqn, options.resets, options.run.seed)
     dqn = replace(dqn, n_step=resets.longest)
     device, games, learner, replay, policy, schedule, diagnostics, notes = build.games_on_device(

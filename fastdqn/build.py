@@ -337,7 +337,8 @@ def check_games(
         )
     if returns is not None:
         block = returns.block_steps
-        least_rows = max(3 * block, block + frame_stack + 2)  # with whole stacks, and returns that are known
+        # With whole stacks and returns that are known two of each game are left, one of which is of no reset.
+        least_rows = max(3 * block, block + frame_stack + 3)
         for name, size, rows in (("initial", dqn.replay_initial, block + 1), ("size", dqn.replay_size, least_rows)):
             least = rows * count
             if size < least:

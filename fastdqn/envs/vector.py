@@ -295,7 +295,7 @@ def distinct_seeds(seed: np.random.SeedSequence, count: int) -> NDArray[np.int64
     return np.random.default_rng(seed).choice(2**31 - 1, size=count, replace=False).astype(np.int64)
 
 
-def check_num_envs(num_envs: int, available_bytes: int | None = None) -> None:
+def check_num_envs(num_envs: int, available_bytes: int | None = None, option: str = "--num-envs") -> None:
     """Refuse, before the run, more games than the memory holds.
 
     Raises:
@@ -305,5 +305,5 @@ def check_num_envs(num_envs: int, available_bytes: int | None = None) -> None:
     if num_envs * ENV_BYTES > available:
         raise UserError(
             f"{num_envs} games at once need about {num_envs * ENV_BYTES / 1e9:.1f} GB, but {available / 1e9:.1f} GB of "
-            f"memory are available; --num-envs {available // ENV_BYTES} would fit."
+            f"memory are available; {option} {available // ENV_BYTES} would fit."
         )

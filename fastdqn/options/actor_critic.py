@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from fastdqn.errors import UserError
 from fastdqn.options.agents import Changes
-from fastdqn.options.fields import above_zero, at_least, between
+from fastdqn.options.fields import FRAME_SCALES, above_zero, at_least, between
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class FrameOptions:
 
     def check(self) -> None:
         """Raise UserError for a value out of range."""
-        above_zero(self.frame_scale, "--frame-scale")
+        between(self.frame_scale, *FRAME_SCALES, "--frame-scale")
 
     @property
     def described(self) -> str:

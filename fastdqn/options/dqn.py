@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fastdqn.errors import UserError
-from fastdqn.options.fields import MOST_THREADS, above_zero, at_least, beside, between
+from fastdqn.options.fields import FRAME_SCALES, MOST_THREADS, above_zero, at_least, beside, between
 
 NetworkName = Literal["nature", "narrow", "wide", "der", "dopamine", "tiles"]
 AgentName = Literal[
@@ -75,7 +75,7 @@ class DQNOptions:
         """Raise UserError for a value out of range, or for values that contradict each other."""
         at_least(self.replay_size, 1, "--replay-size")
         at_least(self.replay_initial, 1, "--replay-initial")
-        at_least(self.batch_size, 1, "--batch-size")
+        between(self.batch_size, 1, 2**31, "--batch-size")
         above_zero(self.learning_rate, "--learning-rate")
         between(self.gamma, 0.0, 1.0, "--gamma")
         at_least(self.n_step, 1, "--n-step")
@@ -175,8 +175,7 @@ class UpdateOptions:
 
     def check(self) -> None:
         """Raise UserError for a value out of range."""
-        if not 0 < self.frame_scale < float("inf"):
-            raise UserError(f"--frame-scale must be a number above 0, not {self.frame_scale:g}.")
+        between(self.frame_scale, *FRAME_SCALES, "--frame-scale")
         between(self.random_shift, 0, 100, "--random-shift")
         between(self.random_intensity, 0.0, 0.49, "--random-intensity")
         above_zero(self.final_learning_rate, "--final-learning-rate")

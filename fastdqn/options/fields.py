@@ -15,6 +15,8 @@ _BESIDE = "beside learning"
 LARGEST = 2**63 - 1
 """Of whole numbers: what config.json and checkpoints may hold."""
 MOST_THREADS = 1_024
+FRAME_SCALES = (1e-6, 1e6)
+"""What pixels may be divided by."""
 
 
 def beside(default: ValueT) -> ValueT:
@@ -31,7 +33,7 @@ def changes_learning(field: dataclasses.Field[Any]) -> bool:
 
 
 def at_least(value: float | None, low: float, option: str) -> None:
-    """Raise UserError unless `value` is `low` or more, and finite; None passes."""
+    """Raise UserError unless `value` is `low` or more, and finite, and fits into a file; None passes."""
     if value is not None and not value >= low:  # also catches NaN
         raise UserError(f"{option} must be at least {low:g}, not {_said(value)}.")
     finite(value, option)
@@ -44,7 +46,7 @@ def between(value: float | None, low: float, high: float, option: str) -> None:
 
 
 def above_zero(value: float | None, option: str) -> None:
-    """Raise UserError unless `value` is more than 0, and finite; None passes."""
+    """Raise UserError unless `value` is more than 0, and finite, and fits into a file; None passes."""
     if value is not None and not value > 0:
         raise UserError(f"{option} must be more than 0, not {_said(value)}.")
     finite(value, option)
@@ -58,9 +60,11 @@ def _said(value: float) -> str:
 
 
 def finite(value: float | None, option: str) -> None:
-    """Raise UserError for a value that is infinite or no number; None passes."""
+    """Raise UserError for a value that is infinite, no number, or too large for a run's files; None passes."""
     if isinstance(value, float) and not math.isfinite(value):
         raise UserError(f"{option} must be a finite number.")
+    if isinstance(value, int) and value > LARGEST:
+        raise UserError(f"{option} must be at most {LARGEST}, not {_said(value)}.")
 
 
 def plain(options: Any) -> dict[str, Any]:

@@ -85,6 +85,8 @@ class Groups:
             )
         if self.returns is not None and self.whole_returns:
             self._check_returns(self.returns, dqn)
+        if self.resets is not None and self.resets.first_gamma is not None and dqn.gamma == 1.0:
+            raise UserError("--first-gamma moves 1 - gamma by a factor, which never comes to --gamma 1: give less.")
         if self.agent is not None and self.agent.gradient_threads > 1:
             self._check_gradient_threads(self.agent.gradient_threads, steps, dqn)
 

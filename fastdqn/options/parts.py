@@ -67,6 +67,8 @@ class PartOptions:
             raise UserError(
                 f"--value-min {self.value_min:g} must be below --value-max {self.value_max:g}; the atoms lie between."
             )
+        for end, option in zip(ends, ("--value-min", "--value-max"), strict=True):
+            between(end, -1e30, 1e30, option)  # of float32
 
     def describe(self, network: str, double: bool) -> str:
         """Return one line that says which network there is and which parts are on, with their settings."""
@@ -99,7 +101,7 @@ class SeriesOptions:
 
     def check(self) -> None:
         """Raise UserError for a value out of range."""
-        at_least(self.seeds, 1, "--seeds")
+        between(self.seeds, 1, 10_000, "--seeds")
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,7 @@ class ReturnOptions:
         between(self.trace_decay, 0.0, 1.0, "--trace-decay")
         at_least(self.block_steps, 1, "--block-steps")
         at_least(self.refresh_env_steps, 1, "--refresh-env-steps")
-        at_least(self.refresh_turns, 1, "--refresh-turns")
+        between(self.refresh_turns, 1, 1_000_000, "--refresh-turns")
         between(self.refresh_delay, 0.0, 0.99, "--refresh-delay")
 
     @property

@@ -48,6 +48,11 @@ class ResetOptions:
         at_least(self.reset_updates, 1, "--reset-updates")
         between(self.reset_keep, 0.0, 1.0, "--reset-keep")
         at_least(self.reset_until, 1, "--reset-until")
+        if self.reset_updates is not None and self.reset_until is not None and self.reset_until < self.reset_updates:
+            raise UserError(
+                f"--reset-until {self.reset_until} is before the first reset, at update {self.reset_updates} "
+                "(--reset-updates), so that there would be none."
+            )
         at_least(self.first_n_step, 1, "--first-n-step")
         if self.first_gamma is not None and not 0.0 <= self.first_gamma < 1.0:
             raise UserError(f"--first-gamma must be at least 0 and below 1, not {self.first_gamma:g}.")

@@ -39,9 +39,12 @@ def evaluate_final(run: Run, count: int, at_once: int) -> None:
     if run.reason != "max-env-steps" or count == 0:
         return
     summary: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    if "evaluation" in summary:
-        return
     console = terminal.console()
+    if "evaluation" in summary:
+        if len(summary["evaluation"]["scores"]) != count:
+            again = f"fastdqn evaluate {run.folder} --protocol {PROTOCOL} --episodes {count}"
+            console.print(f"it was evaluated when it ended; other games are played by {again}", soft_wrap=True)
+        return
     with saving(run.folder):
         lock = hold(run.folder)  # another process may resume it meanwhile
     try:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -21,6 +23,9 @@ from fastdqn.tools.compare import notes_of, show, table_of
 from fastdqn.tools.labels import grouped
 from fastdqn.tools.plot import draw_curves
 from fastdqn.tools.reading import RunData, read_run
+
+GRACE_SECONDS = 2.0
+"""For which a run has to hear of Ctrl-C by itself."""
 
 
 def run_series(
@@ -47,7 +52,7 @@ def run_series(
         game: for the folder's name.
 
     Returns:
-        0, or the exit code of the run that ended the series.
+        0, the exit code of the run that ended the series, or 128 + the signal that did.
 
     Raises:
         UserError: one of the runs would be refused; none has begun then.
@@ -68,9 +73,8 @@ def run_series(
         raise RunError(f"Cannot make the folder {folder}: {error.strerror}.") from error
     left: list[Path] = []
     code = 0
-    planned = [(seed, name) for seed in seeds for name in named]
     with process.running():
-        for seed, name in planned:
+        for seed, name in itertools.product(seeds, named):
             say(f"--- {name}, seed {seed}")
             into = folder / f"{name}-{seed}"
             own = (*named[name], "--seed", str(seed), "--runs-dir", str(into))
@@ -86,7 +90,7 @@ def run_series(
         say(f"written: {folder / 'curves.png'}")
     elif left:
         say("no game has ended in these runs, so that there is nothing to compare")
-    return code
+    return process.exit_code() or code
 
 
 def distinct(variants: Mapping[Variant, Any]) -> tuple[Variant, ...]:
@@ -117,16 +121,24 @@ def without(words: Sequence[str], *options: str) -> list[str]:
 
 
 def _finish(child: subprocess.Popen[bytes]) -> int:
-    """Wait for `child`, hand a signal on to it, and return its exit code."""
+    """Wait for `child`, hand a signal on to it, and return its exit code. It ends where this process leaves at once."""
+    asked: float | None = None
     passed_on = False
     try:
-        while True:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                return child.wait(timeout=0.2)
-            if process.stop_signal() and not passed_on:
-                passed_on = True
-                if process.stop_signal() != signal.SIGINT:  # that one a terminal sends to every process
-                    child.send_signal(process.stop_signal())
+        with process.killing(child):
+            while True:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    return child.wait(timeout=0.2)
+                number = process.stop_signal()
+                if number and asked is None:
+                    asked = time.monotonic()
+                # A terminal sends SIGINT to every process, and SIGHUP changes nothing once another has come.
+                waits = number == signal.SIGINT and asked is not None and time.monotonic() - asked < GRACE_SECONDS
+                if number and not waits and not passed_on:
+                    passed_on = True
+                    again = getattr(signal, "SIGHUP", None) if number == signal.SIGINT else number
+                    if again is not None:
+                        child.send_signal(again)
     finally:
         child.kill()
 

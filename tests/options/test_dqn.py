@@ -12,7 +12,7 @@ from fastdqn.options.groups import Groups, check
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (UpdateOptions(frame_scale=0.0), "--frame-scale must be a number above 0"),
+        (UpdateOptions(frame_scale=0.0), "--frame-scale must be between 1e-06 and 1e\\+06"),
         (UpdateOptions(crowded_threads=0), "--crowded-threads must be between 1 and 1024"),
         (UpdateOptions(final_learning_rate=0.0), "--final-learning-rate must be more than 0"),
         (UpdateOptions(learning_rate_decay=0), "--learning-rate-decay must be at least 1"),

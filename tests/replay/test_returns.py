@@ -483,10 +483,10 @@ def test_a_replay_that_is_too_short_for_its_blocks_is_refused(dqn: DQNOptions, s
 
 def test_a_replay_has_room_for_whole_stacks_with_returns() -> None:
     """With short blocks and long stacks three blocks are not enough: what is drawn would have gone."""
-    dqn = DQNOptions(replay_size=14, replay_initial=8)
+    dqn = DQNOptions(replay_size=15, replay_initial=8)
     check_games(1, RunOptions(), dqn, PaceOptions(), ReturnOptions(0.9, block_steps=4), frame_stack=8)
-    with pytest.raises(UserError, match="must be at least 14"):
+    with pytest.raises(UserError, match="must be at least 15"):
         check_games(
-            *(1, RunOptions(), dataclasses.replace(dqn, replay_size=13), PaceOptions()),
+            *(1, RunOptions(), dataclasses.replace(dqn, replay_size=14), PaceOptions()),
             *(ReturnOptions(0.9, block_steps=4), 8),
         )

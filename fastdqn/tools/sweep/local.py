@@ -64,5 +64,5 @@ def slots_of(jobs: int | None, cores: int) -> list[tuple[int, ...]]:
     More runs than there are cores share them.
     """
     allowed = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(process.cores()))
-    jobs = jobs or max(1, len(allowed) // cores)
+    jobs = jobs or max(1, min(len(allowed), process.cores()) // cores)
     return [tuple(allowed[(i * cores + j) % len(allowed)] for j in range(cores)) for i in range(jobs)]
