@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+
 
 class UserError(Exception):
     """A mistake in what the user asked for: printed as one sentence, exit code 2."""
@@ -23,3 +26,18 @@ class RunError(Exception):
 
 class Interrupted(Exception):  # noqa: N818 - it is no error
     """The run was asked to stop, and others without whom it cannot end as usual did not come in time."""
+
+
+_OF_PATHS = {
+    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP),
+    *(errno.ENOTDIR, errno.EISDIR, errno.ENOSPC, errno.EEXIST),
+}
+
+
+def of_path(error: OSError) -> UserError | None:
+    """Return the sentence for a path that cannot be used as was asked, such as one that may not be entered; None for
+    another error.
+    """
+    if error.errno not in _OF_PATHS or error.filename is None:
+        return None
+    return UserError(f"{os.fsdecode(error.filename)}: {error.strerror}.")

@@ -200,7 +200,7 @@ def _on_signal(number: int, _frame: FrameType | None) -> None:
         kill_children()
         show_cursor()
         os._exit(128 + _first)
-    _tell(b"\nStopping; press Ctrl-C again to leave at once, without a checkpoint.\n")
+    _tell(b"\nStopping; press Ctrl-C again to leave at once, without saving.\n")
 
 
 def show_cursor() -> None:

@@ -6,8 +6,10 @@ import contextlib
 import functools
 import io
 import os
+import shlex
 import sys
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any, TextIO, cast
 
 from rich.console import Console
@@ -15,18 +17,23 @@ from rich.console import Console
 
 def console_for_tables() -> Console:
     """Return a console on stdout that is 160 columns wide where there is no terminal: a file or a pipe has room."""
-    made = Console(highlight=False)
+    made = console()
     if not made.is_terminal:
         made.width = 160
     return made
 
 
 def console() -> Console:
-    """Return a console for standard output.
+    """Return a console for standard output, which shows words as they are: paths may have brackets in them.
 
     A terminal may be closed, and the reader of a pipe may end. What is printed from then on goes nowhere.
     """
-    return Console(file=cast(TextIO, _Unbroken()), highlight=False)
+    return Console(file=cast(TextIO, _Unbroken()), highlight=False, markup=False, emoji=False)
+
+
+def typed(path: Path | str) -> str:
+    """Return a path as a shell takes it, for commands that are printed."""
+    return shlex.quote(str(path))
 
 
 def say(sentence: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from typing import Annotated
 
@@ -23,10 +24,13 @@ def games(options: Games) -> int:
     """Print the list; return the exit code."""
     from rich.table import Table
 
-    from fastdqn.envs.games import actions_of, gymnasium_id, rom_names
+    from fastdqn.envs.games import actions_of, gymnasium_id, rom_names, rom_of
     from fastdqn.envs.scores import REFERENCES
 
-    names = [name for name in rom_names() if options.name.lower() in name]
+    wanted = options.name.lower()
+    names = [name for name in rom_names() if wanted in name]
+    with contextlib.suppress(UserError):  # whatever else --game takes
+        names = names or [rom_of(options.name)]
     if not names:
         raise UserError(f"There is no game with {options.name!r} in its name; fastdqn games lists all.")
     table = Table(caption="scores: Wang et al. 2016, table 2", caption_justify="left")

@@ -36,7 +36,7 @@ from fastdqn.cli.share import Pull, Push, pull, push
 from fastdqn.cli.sweep import Sweep, split, sweep
 from fastdqn.cli.train import Train, train
 from fastdqn.cli.watch import Watch, watch
-from fastdqn.errors import RunError, UserError
+from fastdqn.errors import RunError, UserError, of_path
 from fastdqn.terminal import complain, say
 
 
@@ -61,6 +61,12 @@ def main() -> int:
     except (UserError, RunError) as error:
         complain(f"error: {error}")
         return error.exit_code
+    except OSError as error:
+        sentence = of_path(error)
+        if sentence is None:
+            raise
+        complain(f"error: {sentence}")
+        return sentence.exit_code
     return code
 
 

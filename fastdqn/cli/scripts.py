@@ -15,7 +15,7 @@ from fastdqn.cli.parser import parsed
 from fastdqn.cli.train import scripts
 from fastdqn.cli.words import asked, dashed, flag, value_of
 from fastdqn.envs import games
-from fastdqn.errors import RunError, UserError
+from fastdqn.errors import RunError, UserError, of_path
 from fastdqn.options.agents import AGENTS
 from fastdqn.options.dqn import AgentName
 from fastdqn.options.fields import changes_learning
@@ -26,7 +26,7 @@ from fastdqn.options.parts import VARIANTS
 from fastdqn.options.presets import NO_EPSILON, agents_of, changed, record_changes, with_names
 from fastdqn.options.ranks import published_changes
 from fastdqn.options.run import STOP_EPSILON, RunOptions
-from fastdqn.terminal import complain, console
+from fastdqn.terminal import complain, console, typed
 
 if TYPE_CHECKING:
     from fastdqn.runs.ranked import FollowingRun
@@ -79,6 +79,12 @@ def start(
     except (UserError, RunError) as error:
         complain(f"error: {error}")
         code = error.exit_code
+    except OSError as error:
+        known = of_path(error)
+        if known is None:
+            raise
+        complain(f"error: {known}")
+        code = known.exit_code
     process.leave(code or process.exit_code())
 
 
@@ -111,7 +117,7 @@ def _examined(run: Run | FollowingRun | int) -> int:
     saved = [int(path.stem) for path in checkpoints_in(run.folder)]
     if run.reason == "interrupted" and saved:
         there = "there" if saved[-1] == run.env_steps else f"env step {saved[-1]:,}, the newest checkpoint"
-        console().print(f"--resume {run.folder} goes on from {there}", soft_wrap=True)
+        console().print(f"--resume {typed(run.folder)} goes on from {there}", soft_wrap=True)
     play_fresh(run)
     return 0
 

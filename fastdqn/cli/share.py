@@ -11,7 +11,7 @@ import tyro
 
 from fastdqn.cli.folders import RUNS, RunFolder, folder_of
 from fastdqn.errors import UserError
-from fastdqn.terminal import say
+from fastdqn.terminal import say, typed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,13 +52,13 @@ def push(options: Push) -> int:
         if options.private:
             raise UserError("--private is for the hub; a folder has the permissions that you give it.")
         pack(run, Path(options.target))
-        say(f"{run}: written to {options.target}; fastdqn pull {options.target} fetches it")
+        say(f"{run}: written to {options.target}; fastdqn pull {typed(options.target)} fetches it")
         return 0
     with tempfile.TemporaryDirectory(prefix="fastdqn-push-") as folder:
         packed = Path(folder) / "packed"
         pack(run, packed)
         where = upload(packed, options.target, options.private)
-    say(f"{run}: pushed to {where}; fastdqn pull {options.target} fetches it")
+    say(f"{run}: pushed to {where}; fastdqn pull {typed(options.target)} fetches it")
     return 0
 
 
@@ -68,7 +68,11 @@ def pull(options: Pull) -> int:
     from fastdqn.tools.share import unpack
 
     hub = is_hub(options.source)
-    stem = options.source.partition("/")[2].replace("@", "-").replace("/", "-") if hub else Path(options.source).name
+    stem = (
+        options.source.partition("/")[2].replace("@", "-").replace("/", "-")
+        if hub
+        else Path(options.source).absolute().name
+    )
     into = options.into or options.runs_dir / f"pulled-{stem}"
     if hub:
         with tempfile.TemporaryDirectory(prefix="fastdqn-pull-") as folder:
@@ -81,5 +85,5 @@ def pull(options: Pull) -> int:
         if not Path(options.source).is_dir():
             raise UserError(f"{options.source}: there is no such folder; a network on the hub is hf:owner/name.")
         unpack(Path(options.source), into, options.game, options.source)
-    say(f"{options.source}: its run is {into}; fastdqn evaluate {into}, or fastdqn watch {into}")
+    say(f"{options.source}: its run is {into}; fastdqn evaluate {typed(into)}, or fastdqn watch {typed(into)}")
     return 0

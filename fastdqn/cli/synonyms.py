@@ -98,8 +98,26 @@ for _synonym in _TABLE:
         SYNONYMS.setdefault(f"--{_other}", []).append(_synonym)
 
 
-OF_RANKS = ("--processes", "--engine", "--engine-address", "--rank-timeout")
-"""Options of the scripts that have ranks."""
+_SCRIPTS = {
+    "09, 41 and 42": "processes engine engine-address rank-timeout",
+    "10": "variant seeds",
+    "10 to 12": "network init act-with gradient-threads report-env-steps held-out dueling noisy noise noisy-sigma "
+    "prioritized priority-exponent priority-floor priority-measure importance-exponent importance-final "
+    "importance-decay distributional atoms value-min value-max",
+    "11": "game-groups freeze-share freeze-slack",
+    "11 and 12": "block-steps refresh-env-steps refresh-turns refresh-delay",
+    "12": "reset-updates reset-keep reset-until first-n-step first-gamma horizon-updates evaluation-games "
+    "evaluation-envs final-average",
+    "20 and 21": "pieces",
+    "21 and 22": "players synchronous",
+    "22": "gradients",
+    "31 to 33 and 42": "steps-per-update newest-in-batch target-entropy initial-temperature temperature",
+    "32": "sessions distributed sync-every session-timeout",
+    "33": "algorithm trainer-thread",
+    "41 and 42": "published",
+}
+ELSEWHERE = {f"--{name}": scripts for scripts, names in _SCRIPTS.items() for name in names.split()}
+"""By option, the scripts that alone have it."""
 
 
 def answer(flag: str, flags: Collection[str]) -> str | None:
@@ -109,8 +127,11 @@ def answer(flag: str, flags: Collection[str]) -> str | None:
         flag: with its dashes.
         flags: what there is to be named here.
     """
-    if flag in OF_RANKS:
-        return f"There is no option {flag} here; the scripts 09, 41 and 42 have it."
+    scripts = ELSEWHERE.get(flag)
+    if scripts is not None:
+        have = f"the scripts {scripts} have it" if " " in scripts else f"script {scripts} has it"
+        more = ", and fastdqn sweep runs any script with several seeds" if flag == "--seeds" else ""
+        return f"There is no option {flag} here; {have}{more}."
     known = SYNONYMS.get(flag, [])
     for synonym in known:
         if {synonym.ours, synonym.beside} - {""} <= set(flags):

@@ -144,7 +144,7 @@ def show(table: Table, notes: Sequence[str]) -> None:
     console.width = max(wide, least)
     console.print(table)
     for note in notes:
-        console.print(note, soft_wrap=True, markup=False)
+        console.print(note, soft_wrap=True)
 
 
 def notes_of(groups: Groups) -> list[str]:

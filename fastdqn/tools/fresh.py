@@ -110,8 +110,8 @@ def _play(run: FinishedRun, left: Sequence[Examination], summary: dict[str, Any]
             score = _played(agent, one, count, epsilon, seed + number, console)
             if score.stopped:
                 console.print(
-                    f"the fresh games were stopped; fastdqn evaluate {run.folder} --protocol {one.protocol} "
-                    f"--epsilon {epsilon:g} plays them",
+                    f"the fresh games were stopped; fastdqn evaluate {terminal.typed(run.folder)} "
+                    f"--protocol {one.protocol} --epsilon {epsilon:g} plays them",
                     soft_wrap=True,
                 )
                 break

@@ -115,7 +115,7 @@ def report_trial(folder: Path, own_game: str | None = None) -> str:
         random = _random_score(agent, run.seed)
         found = {"sessions": count, "random": random, **measures(curves_of(sessions), random)}
         write_json(folder / "trial.json", found)
-    again = f"; random play was stopped, and fastdqn plot {folder} --what sessions makes the measures"
+    again = f"; random play was stopped, and fastdqn plot {terminal.typed(folder)} --what sessions makes the measures"
     return f"{folder}: written: sessions.png, trial.png, trial.json{again if random is None else ''}"
 
 

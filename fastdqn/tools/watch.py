@@ -40,6 +40,7 @@ class Watched(NamedTuple):
     score: float
     env_steps: int
     over: bool  # whether it was played to its end
+    out: Path = Path()  # the video: beside the one that was asked for where that was there and this one was stopped
 
 
 def record(agent: Agent, out: Path, seed: int, epsilon: float, values: bool, max_env_steps: int) -> Watched:
@@ -61,6 +62,8 @@ def record(agent: Agent, out: Path, seed: int, epsilon: float, values: bool, max
     ending = out.suffix.lower()
     if ending not in ENDINGS:
         raise UserError(f"The video {out} must end in {' or '.join(ENDINGS)}.")
+    if out.is_dir():
+        raise RunError(f"The video {out} cannot be written: it is a folder.")
     if not out.parent.is_dir():
         raise RunError(f"The video {out} cannot be written: there is no folder {out.parent}.")
     if not os.access(out.parent, os.W_OK):
@@ -83,10 +86,12 @@ def record(agent: Agent, out: Path, seed: int, epsilon: float, values: bool, max
     unfinished = out.with_name(f".{out.stem}.unfinished{ending}")
     try:
         (_write_gif if ending == ".gif" else _write_mp4)(unfinished, pictures(), rate)
+        if process.stop_signal() and not stands[0].over and out.exists():
+            out = out.with_name(f"{out.stem}-stopped{out.suffix}")  # what is there is whole
         unfinished.replace(out)
     finally:
         unfinished.unlink(missing_ok=True)
-    return stands[0]
+    return stands[0]._replace(out=out)
 
 
 def _play(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+import re
 
 import pytest
 
 from fastdqn.cli.help import groups_of
-from fastdqn.cli.synonyms import OF_RANKS, SYNONYMS, answer
+from fastdqn.cli.synonyms import ELSEWHERE, SYNONYMS, answer
 from fastdqn.errors import UserError
 from tests.helpers.scripts import ROOT, loaded, parse
 
@@ -58,11 +59,25 @@ def test_an_answer_is_of_the_script_that_was_asked(script: str, flag: str, said:
     assert said in (answer(flag, flags_of(script)) or "")
 
 
-@pytest.mark.parametrize("flag", OF_RANKS)
+@pytest.mark.parametrize("flag", ELSEWHERE)
 def test_what_some_scripts_alone_have_is_said_of_all_of_them(flag: str) -> None:
     having = [script[:2] for script in scripts() if flag in flags_of(script)]
-    which = f"{', '.join(having[:-1])} and {having[-1]}"
-    assert answer(flag, ()) == f"There is no option {flag} here; the scripts {which} have it."
+    said = re.fullmatch(
+        rf"There is no option {flag} here; (?:the scripts|script) (.+) ha(?:ve|s) it(.*)\.", named(flag)
+    )
+    assert said is not None
+    numbers = [script[:2] for script in scripts()]
+    which: list[str] = []
+    for part in re.split(r", | and ", said[1]):
+        first, _, last = part.partition(" to ")
+        which += [number for number in numbers if first <= number <= (last or first)]
+    assert which == having
+    assert said[2] == (", and fastdqn sweep runs any script with several seeds" if flag == "--seeds" else "")
+
+
+def named(flag: str) -> str:
+    """Return the answer where no option is known."""
+    return answer(flag, ()) or ""
 
 
 @pytest.mark.parametrize(

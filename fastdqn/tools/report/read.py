@@ -81,7 +81,8 @@ def read_report(folders: Sequence[Path]) -> Report:
         planned += [(plan["script"], one["asked"]) for one in plan["tasks"]] if plan else []
     known = [one for one in results if one["game"] in atari_26()]
     if not known:
-        raise UserError(f"There is no result of a game of Atari-100k in {', '.join(map(str, folders))}.")
+        why = f" ({'; '.join(notes)})" if notes else ""
+        raise UserError(f"There is no result of a game of Atari-100k in {', '.join(map(str, folders))}{why}.")
     if len(known) < len(results):
         strange = sorted({one["game"] for one in results} - set(atari_26()))
         notes.append(f"left out, as Atari-100k has no such game: {', '.join(map(title_of, strange))}")

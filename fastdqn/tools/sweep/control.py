@@ -16,7 +16,7 @@ import filelock
 from fastdqn import process
 from fastdqn.errors import RunError, UserError
 from fastdqn.runs.folder import process_named, remove_unfinished, write_json
-from fastdqn.terminal import complain, console
+from fastdqn.terminal import complain, console, typed
 from fastdqn.tools.sweep.jobs import Job, Outcome, progress_of
 from fastdqn.tools.sweep.plan import RUNNING, Task, atari_26, read_plan, write_plan
 from fastdqn.tools.sweep.results import FOLDER as RESULTS
@@ -75,13 +75,18 @@ def run_sweep(
         RunError: the folder cannot be written to.
     """
     script = path.stem
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"--into {folder} is a file; name a folder.")
+    is_new = not folder.exists()
+    if is_new:
+        check(tasks)  # before there is a folder
     with saving(folder), process.running():
         folder.mkdir(parents=True, exist_ok=True)
         with only_one(folder):
             for place in (folder, folder / RESULTS):  # of a sweep that was killed
                 remove_unfinished(place)
             missing = [task for task in tasks if not (folder / RESULTS / f"{task.name}.json").exists()]
-            if missing:
+            if missing and not is_new:
                 check(missing)  # before they are planned: what is refused is no part of the sweep
             planned = read_plan(folder) is not None
             note = write_plan(folder, script, tasks) if planned else None
@@ -200,7 +205,7 @@ def _end(folder: Path, tasks: Sequence[Task], results: dict[str, dict[str, Any]]
         out.print(said, soft_wrap=True)
         return process.exit_code()
     for name, why in failed.items():
-        complain(f"failed: {name}: {why}")
+        complain(f"failed: {name}: {why.removeprefix('error: ')}")
     if failed:
         complain(
             f"error: {len(failed)} of {len(tasks)} runs failed, {done} have a result; what they printed is in "
@@ -215,5 +220,5 @@ def _what_shows(folder: Path, results: Mapping[str, Mapping[str, Any]]) -> str:
     """Return by which command the results can be looked at, if there is one."""
     evaluated = [one["game"] for one in results.values() if one["score_of"] == "evaluation"]
     if set(evaluated) & set(atari_26()):
-        return f"; fastdqn report {folder} shows them"
-    return f"; fastdqn compare {folder} shows them" if any((folder / RUNS).glob("*/*/config.json")) else ""
+        return f"; fastdqn report {typed(folder)} shows them"
+    return f"; fastdqn compare {typed(folder)} shows them" if any((folder / RUNS).glob("*/*/config.json")) else ""

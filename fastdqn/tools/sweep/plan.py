@@ -167,7 +167,9 @@ def write_plan(folder: Path, script: str, tasks: Sequence[Task]) -> str | None:
     """
     path, why = folder / PLAN, None
     before: dict[str, Any] = {"script": script, "tasks": []}
-    if path.exists():
+    # Where every run was refused, or none has begun, other options may be asked for.
+    begun = any(folder.glob("results/*.json")) or any(folder.glob("runs/*/*/config.json"))
+    if path.exists() and (begun or read_plan(folder) is None):
         found = read_plan(folder)
         if found is None:
             aside = set_aside(path)

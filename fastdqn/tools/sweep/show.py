@@ -44,7 +44,7 @@ class Shown:
 
     def say(self, sentence: str) -> None:
         """Print a line above what moves."""
-        self._console.print(sentence, soft_wrap=True, markup=False)
+        self._console.print(sentence, soft_wrap=True)
 
     def ended(self, result: Mapping[str, Any]) -> None:
         """Say what has come of a run."""
