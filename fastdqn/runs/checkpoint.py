@@ -141,7 +141,7 @@ class Checkpoints:
         write_whole(path, write)
         _sync_folder(self.folder)
         found = checkpoints_in(self.folder.parent)
-        # What others wrote after the run was resumed there is of a future that --resume-previous gave up.
+        # What others wrote after the run was resumed there is of a future that was given up.
         given_up = path.stem if self._begun is None else f"{self._begun:012}"
         before = [other for other in found if other.stem < path.stem and (other in self._own or other.stem <= given_up)]
         kept = {path, *before[1 - KEPT :]}
@@ -155,6 +155,13 @@ class Checkpoints:
 def checkpoints_in(run: Path) -> list[Path]:
     """Return the checkpoints of a run, the newest last."""
     return sorted(path for path in (run / FOLDER).glob("*.checkpoint") if re.fullmatch(r"\d{12,}", path.stem))
+
+
+def give_up(run: Path, env_steps: int) -> None:
+    """Remove the checkpoints after so many env steps: their logs are about to be cut off."""
+    for path in checkpoints_in(run):
+        if int(path.stem) > env_steps:
+            path.unlink()
 
 
 def newest(run: Path, previous: bool = False) -> Header:

@@ -185,6 +185,7 @@ class Run:
         with saving(self.folder):
             if self._logs.longer(lines):  # then the summary of before is of games that are cut off now
                 (self.folder / "summary.json").unlink(missing_ok=True)
+            checkpoint.give_up(self.folder, self.begun)
             self._logs.cut(lines)
         self._resumed = None
         said = "the games begin anew" if lost is None else "the games continue where they were"

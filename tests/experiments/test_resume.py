@@ -295,6 +295,18 @@ def test_the_previous_checkpoint_is_used_if_asked_for(tmp_path: Path) -> None:
     assert read(newest(run))["run"]["counters"]["env_steps"] >= 200
 
 
+def test_what_the_previous_checkpoint_gives_up_is_never_resumed(tmp_path: Path) -> None:
+    """The logs are cut for the older one; without a newer one of its own, as after kill -9, it stays the newest."""
+    run = train("09_cuda_graph", tmp_path, *VECTOR, "--max-env-steps", "160", "--checkpoint-env-steps", "100")
+    first, _ = checkpoints_in(run)
+    resume("09_cuda_graph", run, "--resume-previous", "--max-env-steps", "200", "--no-checkpoints")
+    assert checkpoints_in(run) == [first]
+    said = resume("09_cuda_graph", run, "--max-env-steps", "200")
+    assert f"resumed at env step {int(first.stem)}," in said
+    lines = (run / "episodes.jsonl").read_text().splitlines()
+    assert [json.loads(line)["episode"] for line in lines] == list(range(1, len(lines) + 1))
+
+
 def test_no_checkpoints_means_none(tmp_path: Path) -> None:
     run = train("09_cuda_graph", tmp_path, *VECTOR, "--max-env-steps", HALF, "--no-checkpoints")
     assert not (run / "checkpoints").exists()
