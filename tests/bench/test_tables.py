@@ -199,3 +199,12 @@ def test_the_network_of_a_flat_config_and_of_one_in_groups() -> None:
 
 def test_spread_by_hand() -> None:
     assert tables.spread([1200.0, 900.0, 1000.0], 0) == "1,000 (900-1,200)"
+
+
+def test_no_result_says_where_on_a_machine_it_was_made() -> None:
+    here = re.compile(r'"(/(tmp|home|root|work|Users|mnt|var)/|[A-Z]:)')
+    texts = [RESULTS / file for file in kept() if file.suffix in (".json", ".jsonl")]
+    texts += (ROOT / "sweeps").glob("*/*.json")
+    texts += (ROOT / "sweeps").glob("*/results/*.json")
+    assert len(texts) > 100
+    assert [str(file) for file in texts if here.search(file.read_text(encoding="utf-8"))] == []
