@@ -334,7 +334,7 @@ def test_a_run_that_is_refused_keeps_its_checkpoints(tmp_path: Path) -> None:
     with mock.patch.dict(os.environ, {"FAKE_REFUSES": "pong-None-0"}):
         refused = swept(folder, *words)
     assert refused.returncode == 1
-    assert "failed: pong-0: error: it was refused" in refused.stderr
+    assert "failed: pong-0: it was refused" in refused.stderr
     assert swept(folder, *words).returncode == 0
     lines = ledger(folder)
     assert (lines[0], lines[-1], len(lines)) == ("pong-None-0 begins", "pong-None-0 ends", 3)
