@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from rich.table import Table
 
+from fastdqn.terminal import console, console_for_tables, typed
 from tests.helpers.scripts import with_root
 
 CODE = "from fastdqn.terminal import complain, console, say; say('Größe'); console().print('é'); complain('ends')"
@@ -20,3 +23,16 @@ def test_streams_that_take_nothing(closed: str, out: str, err: str) -> None:
     words = ["sh", "-c", f'"$0" -c "$1" {closed}', sys.executable, CODE]
     done = subprocess.run(words, capture_output=True, text=True, env={**with_root(), "PYTHONIOENCODING": "ascii"})
     assert (done.returncode, done.stdout, done.stderr) == (0, out, err)
+
+
+def test_paths_are_shown_as_they_are_and_typed_in_quotes(capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither brackets nor colons are rich's here."""
+    for made in (console(), console_for_tables()):
+        made.print("[old] runs[/x] in zoo:car: 8", soft_wrap=True)
+        table = Table("game")
+        table.add_row("[old]:car:")
+        made.print(table)
+    said = capsys.readouterr().out
+    assert said.count("[old] runs[/x] in zoo:car: 8\n") == 2
+    assert said.count(" [old]:car: ") == 2
+    assert (typed("runs/1"), typed(Path("my runs/1"))) == ("runs/1", "'my runs/1'")

@@ -35,7 +35,9 @@ def test_help_is_quick_and_complete() -> None:
         assert option.lower() in said.stdout.lower()
 
 
-@pytest.mark.parametrize("words", [("train",), ("evaluate", "demo", "--episodes", "1", "--max-minutes", "0.02")])
+@pytest.mark.parametrize(
+    "words", [("train",), ("games",), ("evaluate", "demo", "--episodes", "1", "--max-minutes", "0.02")]
+)
 def test_nobody_reads_what_is_printed(tmp_path: Path, words: tuple[str, ...]) -> None:
     """As `fastdqn train | head -1`, whose reader ends at once."""
     reader, writer = os.pipe()
@@ -216,6 +218,8 @@ def test_games_lists_them(name: str) -> None:
     assert "space_invaders" in done.stdout
     assert "1,668.7" in done.stdout
     assert " 6 " in done.stdout
+    for known in ("PongNoFrameskip-v4", "ALE/Pong-v5"):  # names that --game takes
+        assert " pong " in fastdqn_says("games", known).stdout
 
 
 @pytest.mark.parametrize(
@@ -245,6 +249,12 @@ def test_games_lists_them(name: str) -> None:
         (("evaluate", "EMPTY"), "is not the folder of a run"),
         (("watch", "RUN", "--out", "game.avi"), "must end in .mp4 or .gif"),
         (("watch", "RUN", "--out", "no/such/folder/game.mp4"), "there is no folder"),
+        (("watch", "RUN", "--out", "FOLDER.gif"), "folder.gif cannot be written: it is a folder"),
+        (("compare", "a" * 300), "File name too long"),
+        (("evaluate", "a" * 300), "File name too long"),
+        (("report", "a" * 300), "File name too long"),
+        (("sweep", "12", "--into", "FILE"), "file is a file; name a folder"),
+        (("report", "DAMAGED"), "(left out: "),
         (("plot",), "at least one run"),
         (("evaluate",), "at least one run"),
         (("compare",), "at least one run"),
@@ -284,8 +294,13 @@ def place_of(word: str, command: str, runs: TrainedRuns, folder: Path) -> str:
     if word == "CATCH":
         return str(runs["catch0"])
     made = folder / word.lower()
-    if word == "EMPTY":
+    if word in ("EMPTY", "FOLDER.gif"):
         made.mkdir()
+    elif word == "FILE":
+        made.touch()
+    elif word == "DAMAGED":
+        (made / "results").mkdir(parents=True)
+        (made / "results" / "pong-der-0.json").write_text("{")
     elif word == "BROKEN":
         shutil.copytree(runs["09"], made)
         weights = made / "weights.safetensors"

@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,6 +21,7 @@ from fastdqn.execution import processes, starting
 from fastdqn.execution.processes import ChildProcess, Request
 from fastdqn.runs.machine import resident_bytes
 from tests.helpers.children import (
+    clean_up_and_fail,
     count,
     count_and_fail,
     count_and_hang,
@@ -76,6 +78,14 @@ def test_an_exception_is_raised_in_the_parent_with_its_traceback_after_what_was_
     assert "children.py" in said
     assert "ValueError: the toy work broke as it was told to" in said
     assert said.endswith("\nThe toy process failed; its traceback is above.")
+
+
+def test_what_is_to_be_done_at_the_end_is_done_after_a_failure(tmp_path: Path) -> None:
+    with child_of(clean_up_and_fail, tmp_path / "done") as child:
+        assert child.receive() == 0
+        with pytest.raises(RunError, match="ValueError"):
+            child.receive()
+    assert (tmp_path / "done").exists()
 
 
 @pytest.mark.parametrize("reason", [RunError, UserError])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 
@@ -37,6 +39,13 @@ def count_and_say_why(last: int, reason: type[Exception], outbox: Outbox) -> Non
     """Send the numbers up to `last`, and fail for a reason that is a sentence."""
     count(0, last, outbox)
     raise reason("The toy ran out of numbers.")
+
+
+def clean_up_and_fail(place: Path, outbox: Outbox) -> None:
+    """Fail with something to be done at the end, as an environment has whose programs are to be ended."""
+    atexit.register(place.touch)
+    count(0, 0, outbox)
+    raise ValueError("the toy work broke as it was told to")
 
 
 def count_and_leave(code: int, outbox: Outbox) -> None:

@@ -248,6 +248,17 @@ def test_ctrl_c_and_a_second_sweep(tmp_path: Path) -> None:
     assert sorted(line for line in ledger(folder) if "ends" in line) == ["boxing-None-0 ends", "pong-None-0 ends"]
 
 
+def test_a_sweep_whose_runs_were_all_refused_takes_other_options(tmp_path: Path) -> None:
+    """Until a run has begun; then a run is what it was planned to be."""
+    folder = tmp_path / "sweep"
+    words = ("--games", "pong", "--jobs", "1", "--", "--seconds", "0.1")
+    assert swept(folder, *words, "--refuse", "pong-None-0").returncode == 1
+    assert swept(folder, *words, "--refuse", "boxing-None-0").returncode == 0
+    changed = swept(folder, *words, "--refuse", "none")
+    assert changed.returncode == 2
+    assert "has --refuse boxing-None-0, not none; give the same options" in changed.stderr
+
+
 @pytest.mark.slow
 def test_a_sweep_is_refused_before_it_begins(tmp_path: Path) -> None:
     words = ("sweep", "09", "--games", "pong,boxing", "--seeds", "3", "--into", str(tmp_path / "sweep"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,9 @@ import pytest
 
 from fastdqn.envs.own import OwnEnv
 from fastdqn.tools.watch import _screen
+from tests.helpers.marks import posix_signals
 from tests.helpers.own import Dots, game_of
-from tests.helpers.scripts import fastdqn
+from tests.helpers.scripts import ROOT, fastdqn
 from tests.helpers.trained import TrainedRuns
 
 
@@ -33,6 +36,32 @@ def test_watch_records_a_game(runs: TrainedRuns, tmp_path: Path, name: str) -> N
     assert len(frames) >= 38
     assert frames[0].shape == ((630, 480, 3) if name.endswith("mp4") else (315, 350, 3))
     assert max(float(np.abs(f.astype(int) - frames[0]).max()) for f in frames) > 50  # something moves
+
+
+@posix_signals
+def test_what_is_stopped_is_not_put_in_place_of_a_video_that_was_there(runs: TrainedRuns, tmp_path: Path) -> None:
+    (tmp_path / "game.gif").write_text("a whole one")
+    words = [sys.executable, "-c", STOPPED, str(runs["09"]), str(tmp_path / "game.gif")]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, timeout=120, check=False)
+    assert done.returncode == 130, done.stderr
+    assert (tmp_path / "game.gif").read_text() == "a whole one"
+    assert f"not to its end, score 0; written: {tmp_path / 'game-stopped.gif'}\n" in done.stdout
+    assert (tmp_path / "game-stopped.gif").stat().st_size > 100
+
+
+STOPPED = """
+import os, signal, sys
+from fastdqn.cli import main
+from fastdqn.tools import watch
+shown = watch._screen
+def stop(env):
+    os.kill(os.getpid(), signal.SIGINT)
+    return shown(env)
+watch._screen = stop
+sys.argv = ["fastdqn", "watch", sys.argv[1], "--out", sys.argv[2]]
+sys.exit(main.main())
+"""
+"""Gets Ctrl-C in the first step."""
 
 
 @pytest.mark.parametrize("shape", [(50, 70, 3), (9, 25), (501, 333, 1)])
