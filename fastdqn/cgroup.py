@@ -36,15 +36,16 @@ def memory_left() -> int | None:
     """
     left: list[int] = []
     for group in _groups("memory"):
-        for limit, used, files in (
-            ("memory.max", "memory.current", "inactive_file"),
-            ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+        for limit, used, whole in (
+            ("memory.max", "memory.current", ""),
+            ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
         ):
             with contextlib.suppress(ValueError):
                 (most,), (taken,) = map(int, _words(group / limit)), map(int, _words(group / used))
                 words = _words(group / "memory.stat")
                 said = dict(zip(words[::2], map(int, words[1::2]), strict=True))
-                left.append(max(0, most - max(0, taken - said.get(files, 0))))
+                files = said.get(f"{whole}inactive_file", 0) + said.get(f"{whole}active_file", 0)
+                left.append(max(0, most - max(0, taken - files)))
     return min(left, default=None)
 
 

@@ -30,14 +30,16 @@ class Interrupted(Exception):  # noqa: N818 - it is no error
 
 _OF_PATHS = {
     *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP),
-    *(errno.ENOTDIR, errno.EISDIR, errno.ENOSPC, errno.EEXIST),
+    *(errno.ENOTDIR, errno.EISDIR, errno.EEXIST),
 }
 
 
-def of_path(error: OSError) -> UserError | None:
-    """Return the sentence for a path that cannot be used as was asked, such as one that may not be entered; None for
-    another error.
+def told(error: Exception) -> UserError | RunError | None:
+    """Return what the command line says of an error: itself where it is a sentence, one for a path that cannot be used
+    as was asked, such as one that may not be entered; None for any other.
     """
-    if error.errno not in _OF_PATHS or error.filename is None:
-        return None
-    return UserError(f"{os.fsdecode(error.filename)}: {error.strerror}.")
+    if isinstance(error, UserError | RunError):
+        return error
+    if isinstance(error, OSError) and error.errno in _OF_PATHS and error.filename is not None:
+        return UserError(f"{os.fsdecode(error.filename)}: {error.strerror}.")
+    return None

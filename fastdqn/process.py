@@ -8,9 +8,9 @@ process was started to ignore it (nohup), SIGHUP, which a terminal sends when it
 * during a run, the first signal asks the loop to stop (`stop_signal`), the second kills the child
   processes and leaves at once.
 
-The exit code is 128 + the signal's number: 130 after Ctrl-C. Child processes ignore SIGINT, so that
-the parent alone decides how a run ends; programs that they start do not. Those of a run ignore SIGTERM, too, those that
-an environment starts do not.
+The exit code is 128 + the signal's number: 130 after Ctrl-C. Child processes ignore SIGINT and SIGHUP, so
+that the parent alone decides how a run ends; programs that they start do not. Those of a run ignore SIGTERM, too, those
+that an environment starts do not.
 
 Where Python has not got the packages that the imports need, the process ends with one sentence that says so.
 """
@@ -191,7 +191,8 @@ def _on_signal(number: int, _frame: FrameType | None) -> None:
     if _held is not None and _received + len(_held) + 1 < FORCED_EXIT_AFTER:
         _held.append(number)
         return
-    _received += 1
+    if number != getattr(signal, "SIGHUP", None):  # Python may handle it before a Ctrl-C that came first
+        _received += 1
     if _failed and _received < FORCED_EXIT_AFTER:  # it is leaving, and has yet to say why
         return
     _first = _first or (_held or [number])[0]
@@ -223,18 +224,18 @@ def take_over() -> None:
 
 
 def install(of_run: bool = False) -> None:
-    """Take over SIGINT, SIGTERM and SIGHUP in a main process; make a child process deaf to SIGINT.
+    """Take over SIGINT, SIGTERM and SIGHUP in a main process; make a child process deaf to what a terminal sends.
 
     A child imports the script, and so calls this, before multiprocessing lets it know its parent.
 
     Args:
-        of_run: this is a child process of a run, which ends with it: it is to be deaf to all of them.
+        of_run: this is a child process of a run, which ends with it: it is to be deaf to SIGTERM, too.
     """
     if threading.current_thread() is not threading.main_thread():
         return
     spawning = getattr(multiprocessing.current_process(), "_inheriting", False)
     is_child = of_run or spawning or multiprocessing.parent_process() is not None
-    for number in _asking() if of_run or not is_child else {signal.SIGINT}:
+    for number in _asking() if of_run or not is_child else _asking() - {signal.SIGTERM}:
         if number in (signal.SIGINT, signal.SIGTERM) or signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, be_deaf if is_child else _on_signal)
             if is_child and hasattr(signal, "siginterrupt"):  # Windows has none
@@ -246,10 +247,10 @@ def install(of_run: bool = False) -> None:
 
 
 def _leave_signals() -> None:
-    """In a process that was forked, say by an environment: let it be ended, but by Ctrl-C with the run alone."""
+    """In a process that was forked, say by an environment: let it be ended, but not by what a terminal sends."""
     for number in _asking():
         if signal.getsignal(number) in (_on_signal, be_deaf):
-            signal.signal(number, be_deaf if number == signal.SIGINT else signal.SIG_DFL)
+            signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else be_deaf)
 
 
 def be_deaf(_number: int, _frame: FrameType | None) -> None:

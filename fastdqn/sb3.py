@@ -49,7 +49,8 @@ def average(model: Any, timeout: float = 300.0) -> None:
     if not dist.is_initialized() and int(os.environ.get("WORLD_SIZE", "1")) > 1:
         dist.init_process_group("gloo", timeout=timedelta(seconds=timeout))
         atexit.register(dist.destroy_process_group)
-    max_norm = getattr(model, _NORM, getattr(model, "max_grad_norm", None))
+    max_norm = getattr(model, "max_grad_norm", None)
+    max_norm = getattr(model, _NORM, max_norm) if max_norm == math.inf else max_norm
     if max_norm is not None:
         # Its own clip, of what is no average yet, does nothing. A model is saved with both numbers.
         setattr(model, _NORM, max_norm)

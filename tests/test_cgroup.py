@@ -31,8 +31,8 @@ def test_version_2_the_tightest_of_all_groups_around_counts(system: Path) -> Non
     (system / "own").write_text("0::/pods/mine\n")
     inner, outer = system / "mounted" / "pods" / "mine", system / "mounted" / "pods"
     write(inner, cpu__max="350000 100000", memory__max="max", memory__current=str(GB), memory__stat="inactive_file 5")
-    said = f"anon 1\ninactive_file {2 * GB}"
-    write(outer, cpu__max="max 100000", memory__max=str(6 * GB), memory__current=str(5 * GB), memory__stat=said)
+    said = f"anon 1\ninactive_file {2 * GB}\nactive_file {GB}"
+    write(outer, cpu__max="max 100000", memory__max=str(6 * GB), memory__current=str(6 * GB), memory__stat=said)
     assert cgroup.cpu_quota() == 3.5
     assert cgroup.memory_left() == 3 * GB  # what it has of files would be given up
     write(outer, cpu__max="150000 100000")

@@ -125,10 +125,35 @@ def test_a_program_that_imports_the_library_keeps_its_own_signals() -> None:
 @posix_signals
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_processes_that_an_environment_starts_can_be_ended(method: str) -> None:
-    """Ctrl-C leaves them alone, since it is the run that decides how it ends."""
+    """What a terminal sends leaves them alone, since it is the run that decides how it ends."""
     words = [sys.executable, str(ROOT / "tests" / "helpers" / "simulators.py"), method]
     done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, timeout=120, check=False)
-    assert done.stdout == "alive after Ctrl-C, ended by -15\n", done.stderr
+    assert done.stdout == "alive, ended by -15\n", done.stderr
+
+
+BUSY = """
+import hashlib, os, signal
+import fastdqn.cli.begin
+from fastdqn import process
+with process.running():
+    child = os.fork()
+    if child == 0:
+        hashlib.pbkdf2_hmac("sha256", b"", b"", 1)
+        parent = os.getppid()
+        for number in (signal.SIGINT, signal.SIGHUP):
+            os.kill(parent, number)
+        os._exit(0)
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 3_000_000)  # both come before Python handles one
+    print(process.stop_signal() in (signal.SIGINT, signal.SIGHUP), flush=True)
+"""
+
+
+@posix_signals
+def test_a_hangup_beside_ctrl_c_is_no_second_signal() -> None:
+    """Python handles those that have come by their number, not in their order."""
+    words = [sys.executable, "-c", BUSY]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
 
 
 def test_what_is_needed_are_dependencies() -> None:

@@ -38,6 +38,14 @@ def test_the_clip_is_still_there_after_saving_and_loading() -> None:
     torch.testing.assert_close(loaded.policy.weight.detach(), torch.tensor([-0.6, -0.8, 0.0]))
 
 
+def test_a_clip_that_is_given_when_a_model_is_loaded_counts() -> None:
+    loaded = model_of(max_grad_norm=2.5, max_norm_of_the_average=1.0)
+    average(loaded)
+    loaded.policy.weight.grad = torch.tensor([3.0, 4.0, 0.0])
+    loaded.policy.optimizer.step()
+    torch.testing.assert_close(loaded.policy.weight.detach(), torch.tensor([-1.5, -2.0, 0.0]))
+
+
 def test_without_a_clip_there_is_none() -> None:
     model = model_of()
     average(model)

@@ -36,7 +36,7 @@ from fastdqn.cli.share import Pull, Push, pull, push
 from fastdqn.cli.sweep import Sweep, split, sweep
 from fastdqn.cli.train import Train, train
 from fastdqn.cli.watch import Watch, watch
-from fastdqn.errors import RunError, UserError, of_path
+from fastdqn.errors import RunError, UserError, told
 from fastdqn.terminal import complain, say
 
 
@@ -58,11 +58,8 @@ def main() -> int:
         doing: Any = {Evaluate: evaluate, Watch: watch, Plot: plot, Compare: compare, Games: games}
         doing |= {Sweep: partial(sweep, fixed=fixed), Report: report, Push: push, Pull: pull}
         code: int = doing[type(options)](options)
-    except (UserError, RunError) as error:
-        complain(f"error: {error}")
-        return error.exit_code
-    except OSError as error:
-        sentence = of_path(error)
+    except (UserError, RunError, OSError) as error:
+        sentence = told(error)
         if sentence is None:
             raise
         complain(f"error: {sentence}")

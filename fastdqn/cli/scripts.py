@@ -15,7 +15,7 @@ from fastdqn.cli.parser import parsed
 from fastdqn.cli.train import scripts
 from fastdqn.cli.words import asked, dashed, flag, value_of
 from fastdqn.envs import games
-from fastdqn.errors import RunError, UserError, of_path
+from fastdqn.errors import RunError, UserError, told
 from fastdqn.options.agents import AGENTS
 from fastdqn.options.dqn import AgentName
 from fastdqn.options.fields import changes_learning
@@ -76,15 +76,12 @@ def start(
             if sentence is None:
                 raise
             raise RunError(sentence) from error
-    except (UserError, RunError) as error:
-        complain(f"error: {error}")
-        code = error.exit_code
-    except OSError as error:
-        known = of_path(error)
-        if known is None:
+    except (UserError, RunError, OSError) as error:
+        sentence = told(error)
+        if sentence is None:
             raise
-        complain(f"error: {known}")
-        code = known.exit_code
+        complain(f"error: {sentence}")
+        code = sentence.exit_code
     process.leave(code or process.exit_code())
 
 

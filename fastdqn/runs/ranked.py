@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace, TracebackType
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fastdqn import process
-from fastdqn.errors import Interrupted, RunError
+from fastdqn.errors import Interrupted, RunError, UserError
 from fastdqn.options.run import RunSettings
 from fastdqn.runs.checkpointing import REPLAY
 from fastdqn.runs.counters import Counters
@@ -229,8 +230,10 @@ class FollowingRun:
                     self._give_state(order)
         finally:
             self._running.__exit__(kind, error, trace)
-        if isinstance(error, Exception) and not are_finite(self.weights.tensors or {}):
-            raise RunError(f"{UNFIT} at env step {self.env_steps}, update {self.updates}.") from error
+        if isinstance(error, Exception) and not isinstance(error, RunError | UserError | Interrupted):
+            with contextlib.suppress(RuntimeError):  # of a device that has failed
+                if not are_finite(self.weights.tensors or {}):
+                    raise RunError(f"{UNFIT} at env step {self.env_steps}, update {self.updates}.") from error
         return isinstance(error, Interrupted)
 
     @property

@@ -144,8 +144,9 @@ class Run:
                 self.reason = "failed"
                 # What can be kept is kept, which a device that has failed refuses; the first error is the one to show,
                 # unless the weights say why it came.
-                with contextlib.suppress(RunError, RuntimeError):
+                with contextlib.suppress(RuntimeError):
                     unfit = self.weights.unfit(self.env_steps, self.updates)
+                with contextlib.suppress(RunError, RuntimeError):
                     self._save()
                 with contextlib.suppress(OSError):
                     self._checkpointing.ended(lambda: None, wait=True)

@@ -132,7 +132,7 @@ def _finish(child: subprocess.Popen[bytes]) -> int:
                 number = process.stop_signal()
                 if number and asked is None:
                     asked = time.monotonic()
-                # A terminal sends SIGINT to every process, and SIGHUP changes nothing once another has come.
+                # A terminal sends SIGINT to every process, and SIGHUP changes nothing beside another one.
                 waits = number == signal.SIGINT and asked is not None and time.monotonic() - asked < GRACE_SECONDS
                 if number and not waits and not passed_on:
                     passed_on = True

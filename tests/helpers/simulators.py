@@ -1,4 +1,4 @@
-"""A script whose environment has a process of its own, which gets Ctrl-C and is then ended.
+"""A script whose environment has a process of its own, which gets what a terminal sends and is then ended.
 
 python tests/helpers/simulators.py METHOD
 """
@@ -21,15 +21,16 @@ def simulate(ready: Any) -> None:
 
 
 def outcome(method: str) -> str:
-    """Return what becomes of the simulator at Ctrl-C, and when it is ended."""
+    """Return what becomes of the simulator at Ctrl-C and when the terminal is closed, and when it is ended."""
     context: Any = multiprocessing.get_context(method)
     ready = context.Event()
     simulator = context.Process(target=simulate, args=(ready,))
     simulator.start()
     assert ready.wait(60.0)
-    os.kill(simulator.pid, signal.SIGINT)
+    for number in (signal.SIGINT, signal.SIGHUP):
+        os.kill(simulator.pid, number)
     simulator.join(0.5)
-    said = "alive after Ctrl-C" if simulator.is_alive() else "gone after Ctrl-C"
+    said = "alive" if simulator.is_alive() else "gone"
     simulator.terminate()
     simulator.join(10.0)
     code = simulator.exitcode

@@ -188,6 +188,20 @@ def test_an_error_that_comes_of_weights_that_are_no_numbers_says_so(tmp_path: Pa
     assert safetensors.torch.load_file(run.folder / "weights.safetensors")["layer"].tolist() == [1.0, 1.0, 1.0]
 
 
+class Lost(torch.Tensor):
+    """On a device that has failed."""
+
+    def detach(self) -> torch.Tensor:
+        raise RuntimeError("the device has failed")
+
+
+def test_a_device_that_has_failed_leaves_a_summary_and_its_own_error(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), make_run(tmp_path) as run:
+        run.weights.tensors = {"layer": torch.ones(3).as_subclass(Lost)}
+        raise ZeroDivisionError
+    assert summary(run.folder)["reason"] == "failed"
+
+
 def test_only_a_loss_must_stay_finite(tmp_path: Path) -> None:
     """A run of several losses ends with any of them; another metric may be no number."""
     with make_run(tmp_path) as run:

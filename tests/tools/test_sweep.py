@@ -19,6 +19,7 @@ from unittest import mock
 import psutil
 import pytest
 
+from fastdqn import cgroup
 from fastdqn.cli.rehearsal import mistakes
 from fastdqn.errors import UserError
 from fastdqn.tools.sweep.jobs import Job, words_of
@@ -127,6 +128,9 @@ def test_time_left() -> None:
 
 def test_slots(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5, 6, 8}, raising=False)
+    monkeypatch.setattr(cgroup, "cpu_quota", lambda: 2.0)  # a container's
+    assert slots_of(None, 1) == [(3,), (5,)]
+    monkeypatch.setattr(cgroup, "cpu_quota", lambda: None)
     assert slots_of(None, 1) == [(3,), (5,), (6,), (8,)]
     assert slots_of(None, 2) == [(3, 5), (6, 8)]
     assert slots_of(1, 1) == [(3,)]
@@ -249,7 +253,9 @@ def test_ctrl_c_and_a_second_sweep(tmp_path: Path) -> None:
 
 
 def test_a_sweep_whose_runs_were_all_refused_takes_other_options(tmp_path: Path) -> None:
-    """Until a run has begun; then a run is what it was planned to be."""
+    """Until a run has begun; then a run is what it was planned to be. So it is where nothing was tried yet, say on a
+    machine that has the plan alone.
+    """
     folder = tmp_path / "sweep"
     words = ("--games", "pong", "--jobs", "1", "--", "--seconds", "0.1")
     assert swept(folder, *words, "--refuse", "pong-None-0").returncode == 1
@@ -257,6 +263,9 @@ def test_a_sweep_whose_runs_were_all_refused_takes_other_options(tmp_path: Path)
     changed = swept(folder, *words, "--refuse", "none")
     assert changed.returncode == 2
     assert "has --refuse boxing-None-0, not none; give the same options" in changed.stderr
+    for place in ("runs", "results"):
+        shutil.rmtree(folder / place)
+    assert swept(folder, *words, "--refuse", "none").returncode == 2
 
 
 @pytest.mark.slow

@@ -167,9 +167,7 @@ def write_plan(folder: Path, script: str, tasks: Sequence[Task]) -> str | None:
     """
     path, why = folder / PLAN, None
     before: dict[str, Any] = {"script": script, "tasks": []}
-    # Where every run was refused, or none has begun, other options may be asked for.
-    begun = any(folder.glob("results/*.json")) or any(folder.glob("runs/*/*/config.json"))
-    if path.exists() and (begun or read_plan(folder) is None):
+    if path.exists():
         found = read_plan(folder)
         if found is None:
             aside = set_aside(path)
@@ -180,7 +178,7 @@ def write_plan(folder: Path, script: str, tasks: Sequence[Task]) -> str | None:
         raise UserError(f"{folder} is a sweep of {before['script']}, not of {script}; name another folder with --into.")
     asked = {one["name"]: one["asked"] for one in before["tasks"]}
     for task in tasks:
-        if asked.get(task.name, task.asked) != task.asked:
+        if asked.get(task.name, task.asked) != task.asked and not _were_refused(folder):
             raise UserError(
                 f"In the sweep {folder} the run {task.name} has {difference(asked[task.name], task.asked)}; "
                 "give the same options, or name another folder with --into."
@@ -190,6 +188,12 @@ def write_plan(folder: Path, script: str, tasks: Sequence[Task]) -> str | None:
     if said != before:
         write_json(path, said)
     return why
+
+
+def _were_refused(folder: Path) -> bool:
+    """Tell whether runs were tried here, and none of them began: then other options may be asked for."""
+    begun = any(folder.glob("results/*.json")) or any(folder.glob("runs/*/*/config.json"))
+    return not begun and any(folder.glob("runs/*/asked.json"))
 
 
 def read_plan(folder: Path) -> dict[str, Any] | None:
