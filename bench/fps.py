@@ -159,13 +159,25 @@ def time_ceiling(what: str, words: list[str], options: BenchOptions, device: str
     return result["env_steps_per_s" if what == "env" else "samples_per_s"]
 
 
+UNKNOWN = {
+    *("--noisy", "--dueling", "--distributional", "--prioritized", "--atoms"),
+    *("--frame-skip", "--frame-stack", "--full-action-set"),
+}
+"""Options that change what games or updates cost, and that bench/ceilings.py does not have."""
+
+
+def _bare(word: str) -> str:
+    """Return an option's name without what turns it off."""
+    return f"--{word.removeprefix('--no-')}" if word.startswith("--no-") else word
+
+
 def ceilings_of(row: Row, trial: dict[str, Any], options: BenchOptions) -> dict[str, tuple[str, ...]]:
     """Return the words that ask for the two ceilings of a row: what its games and its update do alone.
 
     None for one with an algorithm, a network or frames that bench/ceilings.py cannot be asked for.
     """
     words = [part for word in (*options.extra, *row.extra) for part in word.split("=", 1)]
-    if "--hidden" in words or _is_ppo_thread(words) or trial.get("crop"):
+    if "--hidden" in words or _is_ppo_thread(words) or trial.get("crop") or UNKNOWN & {_bare(word) for word in words}:
         return {}
 
     def given(*names: str) -> list[str]:
@@ -176,7 +188,7 @@ def ceilings_of(row: Row, trial: dict[str, Any], options: BenchOptions) -> dict[
         games += ["--num-envs", str(trial["games"])]
         games += ["--env-threads", str(trial["players"])] if trial["players"] > 1 else given("--env-threads")
     elif row.rung.wrappers == "vector":
-        games += given("--num-envs", "--env-threads", "--frame-size")
+        games += ["--num-envs", str(trial["games"]), *given("--env-threads", "--frame-size")]
     update = ["--form", row.rung.form, "--batch-size", str(trial["batch_size"])]
     update += given(
         "--agent", "--variant", "--network", "--precision", "--frame-size", "--threads", "--gradient-threads"

@@ -72,7 +72,8 @@ def runs_of(page: Page, settings: Sequence[Setting]) -> str:
 def time_of(run: Run) -> str:
     """Return the minutes to solve Pong, or in which it was not solved; short times more exactly."""
     minutes = f"{run.minutes:.{1 if run.minutes >= SHORT else 2}f}"
-    return minutes if run.summary["solved"] else f"not in {minutes}"
+    refuted = ", not confirmed" if run.summary.get("confirmed") is False else ""
+    return f"{minutes}{refuted}" if run.summary["solved"] else f"not in {minutes}"
 
 
 def played_after(run: Run, name: str) -> str:

@@ -221,6 +221,8 @@ def pong(page: Page, sources: Sources) -> str:
         stamps += [run.stamp for run in runs]
         if not all(run.summary["solved"] for run in runs):
             raise DataError(f"A run of bench/results/{setting.prefix}* did not solve Pong: it has no time for a table.")
+        if any(run.summary.get("confirmed") is False for run in runs):
+            raise DataError(f"Fresh games refute a run of bench/results/{setting.prefix}*: it has no time for a table.")
         minutes = f"**{statistics.median(run.minutes for run in runs):.1f}**"
         dates = sorted({run.stamp["time"][:10] for run in runs})
         seeds = ", ".join(page.data(f"{run.minutes:.1f}", run.name) for run in runs)

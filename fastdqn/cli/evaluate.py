@@ -140,10 +140,12 @@ def _evaluated(agent: Agent, run: Path, options: Evaluate) -> float | None:
     """
     from fastdqn.envs import games
     from fastdqn.runs.folder import write_json
+    from fastdqn.runs.weights import checksum_of
     from fastdqn.tools.evaluate import epsilon_of
     from fastdqn.tools.evaluate import evaluate as play
 
     began, shown = time.monotonic(), [time.monotonic()]
+    checksum = checksum_of(run) if options.weights == "newest" else None  # before the run, if it trains, has others
 
     def stop() -> str | None:
         if process.stop_signal():
@@ -176,7 +178,8 @@ def _evaluated(agent: Agent, run: Path, options: Evaluate) -> float | None:
     beside = ("runs", "runs_dir", "device", "game")
     asked = {name: value for name, value in dataclasses.asdict(options).items() if name not in beside}
     try:
-        write_json(path, {**asked, "epsilon": epsilon_of(agent, options.protocol, options.epsilon), **found})
+        epsilon = epsilon_of(agent, options.protocol, options.epsilon)
+        write_json(path, {**asked, "epsilon": epsilon, "checksum": checksum, **found})
     except OSError as error:
         raise RunError(f"Cannot write {path}: {error.strerror}.") from error
     say(f"{run}: {_sentence(found)}; written: {path.name}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import zlib
 from collections.abc import Mapping
@@ -126,6 +127,16 @@ def read_weights(run: Path, name: str = FILE) -> dict[str, Tensor]:
     if not are_finite(weights):
         raise UserError(f"The {name} of the run {run} has weights that are no finite numbers.")
     return weights
+
+
+def checksum_of(run: Path, name: str = FILE) -> str | None:
+    """Return the checksum that the weights in a run's folder say of themselves; None where there are none."""
+    with contextlib.suppress(OSError, ValueError, safetensors.SafetensorError):
+        opened: Any = safetensors.safe_open(run / name, framework="pt", device="cpu")
+        with opened as file:
+            about: dict[str, str] = file.metadata() or {}
+            return about.get(_CHECKSUM)
+    return None
 
 
 def _checksum(weights: Mapping[str, Tensor]) -> int:

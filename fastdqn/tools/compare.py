@@ -185,7 +185,7 @@ def _cell(run: RunData, column: Column) -> str:
 def _together(kind: Chosen, columns: Sequence[Column]) -> list[list[str]]:
     """Return the lines of several finished runs: medians and interquartile means, and the ends of their intervals."""
     runs = kind.finished
-    solved = sum(run.ended == "solved" for run in runs)
+    solved = sum(run.ended == "solved" and run.summary.get("confirmed") is not False for run in runs)
     asked = any(run.config["run"].get("stop_score") is not None for run in runs)
     lines = [[f"IQM of {len(runs)} runs", "", f"{solved}/{len(runs)} solved" if asked else ""]]
     lines += [["  95% from", "", ""], ["  to", "", ""]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from fastdqn.envs import games
@@ -90,13 +91,16 @@ def grouped(runs: Sequence[RunData]) -> Groups:
 
 def one_by_one(groups: Groups) -> Groups:
     """Return the groups with every run for itself, called by its seed, and by its folder where that is not enough."""
+
+    def called(label: str, run: RunData, runs: Sequence[RunData]) -> str:
+        alike = [other.folder.parts for other in runs if other.seed == run.seed and other is not run]
+        own = run.folder.parts
+        tails = (own[-length:] for length in range(1, len(own) + 1))
+        last = next((tail for tail in tails if all(other[-len(tail) :] != tail for other in alike)), own)
+        return f"{label}, seed {run.seed}{f' ({Path(*last)})' if alike else ''}"
+
     return {
-        game: {
-            f"{label}, seed {run.seed}"
-            f"{f' ({run.folder.name})' if sum(run.seed == other.seed for other in runs) > 1 else ''}": [run]
-            for label, runs in labels.items()
-            for run in runs
-        }
+        game: {called(label, run, runs): [run] for label, runs in labels.items() for run in runs}
         for game, labels in groups.items()
     }
 

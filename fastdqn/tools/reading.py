@@ -63,7 +63,8 @@ class RunData(NamedTuple):
         there are fewer yet, as two arrays of one length.
 
         For 100 games it is the mean that the run recorded. For another number the games count in the order in which
-        they began, where the run says it, and a game counts once all are over that began before it.
+        they began, where the run says it, and a game counts once all are over that began before it, but for those that
+        were never finished.
         """
         if games == WINDOW_EPISODES:
             known = [line for line in self.episodes if line["mean_100"] is not None]

@@ -22,7 +22,7 @@ from fastdqn.options.groups import Groups, options_from
 from fastdqn.options.presets import changed
 from fastdqn.options.run import RunOptions
 from fastdqn.runs.folder import read_config, write_json, write_whole
-from fastdqn.runs.weights import FILE, read_weights, write_weights
+from fastdqn.runs.weights import FILE, checksum_of, read_weights, write_weights
 from fastdqn.tools.evaluate import load_agent
 
 CONFIG, CARD = "config.json", "README.md"
@@ -147,14 +147,17 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _scores(run: Path) -> list[str]:
-    """Return a row of a table for each evaluation of a run."""
-    found: dict[str, Any] = _summary(run)
+    """Return a row of a table for each evaluation of a run's weights that was played to its end."""
+    summary = _summary(run)
+    found: dict[str, Any] = dict(summary)
     found |= {path.stem.removeprefix("evaluation-"): _read(path) for path in sorted(run.glob("evaluation-*.json"))}
     rows: list[str] = []
     for name, said in found.items():
         one = cast(dict[str, Any], said) if isinstance(said, dict) else {}
-        if not all(isinstance(one.get(key), int | float) for key in ("games", "mean")):
+        if not all(isinstance(one.get(key), int | float) for key in ("games", "mean")) or one.get("stopped"):
             continue
+        if name not in summary and one.get("checksum") != checksum_of(run):
+            continue  # of other weights: the run has learnt on
         error, epsilon = one.get("standard_error"), one.get("epsilon")
         spread = f"{error:.2f}" if isinstance(error, int | float) else "-"
         how = re.sub(r"[^a-z0-9 -]", "", str(one.get("protocol") or name))

@@ -184,13 +184,16 @@ def test_bad_input_is_one_sentence(tmp_path: Path, words: tuple[str, ...]) -> No
 def test_each_row_has_its_own_ceilings() -> None:
     options = fps.BenchOptions(extra=("--num-envs", "16", "--double"))
     plain, fast = (fps_ladder.Row(rung.script, rung) for rung in fps_ladder.LADDER if rung.script[:2] in ("01", "11"))
-    trial = {"batch_size": 32}
+    trial = {"batch_size": 32, "games": 16}
     assert fps.ceilings_of(plain, trial, options)["env"] == ("--wrappers", "classic")
     assert fps.ceilings_of(fast, trial, options) == {
         "env": ("--wrappers", "vector", "--num-envs", "16"),
         "update": ("--form", "fast", "--batch-size", "32", "--double"),
     }
+    of_agent = fps_ladder.Row("11", fast.rung, ("--agent", "nature"))  # as many games as it has played
+    assert fps.ceilings_of(of_agent, trial, fps.BenchOptions())["env"] == ("--wrappers", "vector", "--num-envs", "16")
     options = fps.BenchOptions(extra=("--num-envs=4", "--threads", "1", "--precision=bf16"))
+    trial["games"] = 4
     assert fps.ceilings_of(fast, trial, options) == {
         "env": ("--wrappers", "vector", "--num-envs", "4"),
         "update": ("--form", "fast", "--batch-size", "32", "--threads", "1", "--precision", "bf16"),
@@ -204,7 +207,8 @@ def test_what_the_ceilings_cannot_be_asked_for_has_none() -> None:
     counts = {"samples_per_step": 1.0, **trial, "profile": {}, "env_steps_per_s": 10.0, "updates_per_s": 1.0}
     counts |= {"peak_rss_bytes": 1e9, "peak_device_bytes": 0}
     stamp = {"gpu": None, "cpu": "c", "cores": 2, "commit": "d", "packages": defaultdict(str)}
-    for number, words in (("33", ("--algorithm", "ppo")), ("31", ("--hidden=64",))):
+    others = (("10", ("--noisy",)), ("10", ("--no-distributional",)), ("09", ("--frame-skip=2",)))
+    for number, words in (("33", ("--algorithm", "ppo")), ("31", ("--hidden=64",)), *others):
         row = fps_ladder.Row(number, rungs[number], words)
         assert fps.ceilings_of(row, trial, fps.BenchOptions()) == {}
         (line,) = fps.summarise([row], {number: [counts]}, {}, fps.BenchOptions())

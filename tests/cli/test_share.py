@@ -15,7 +15,7 @@ import torch
 
 from fastdqn.cli import evaluate, folders
 from fastdqn.errors import UserError
-from fastdqn.runs.weights import read_weights, write_weights
+from fastdqn.runs.weights import checksum_of, read_weights, write_weights
 from fastdqn.tools.demo import make_demo
 from fastdqn.tools.share import FILES, pack
 from tests.helpers.scripts import TOY_CATCH, fastdqn_says
@@ -93,11 +93,16 @@ def test_by_a_folder(runs: TrainedRuns, tmp_path: Path) -> None:
 
 def test_a_page_has_the_scores_of_a_run(runs: TrainedRuns, tmp_path: Path) -> None:
     run = Path(shutil.copytree(runs["09"], tmp_path / "run"))
-    said = {"games": 3, "mean": 1.5, "standard_error": 0.25, "epsilon": 0.05}
+    said = {"games": 3, "mean": 1.5, "standard_error": 0.25, "epsilon": 0.05, "checksum": checksum_of(run)}
+    assert said["checksum"] is not None
     (run / "evaluation-nature.json").write_text(json.dumps(said))
     (run / "evaluation-training.json").write_text("[")
+    (run / "evaluation-machado.json").write_text(json.dumps({**said, "checksum": "1234abcd"}))  # before it learnt on
+    (run / "evaluation-atari-100k-stopped.json").write_text(json.dumps({**said, "stopped": "interrupted"}))
     pack(run, tmp_path / "given")
-    assert "| 3 | 1.50 | 0.25 | nature, epsilon 0.05 |" in (tmp_path / "given" / "README.md").read_text()
+    page = (tmp_path / "given" / "README.md").read_text()
+    assert "| 3 | 1.50 | 0.25 | nature, epsilon 0.05 |" in page
+    assert page.count("| 3 | 1.50 |") == 1
 
 
 def test_nothing_of_the_user_is_given_away(runs: TrainedRuns, tmp_path: Path) -> None:

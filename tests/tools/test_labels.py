@@ -116,6 +116,12 @@ def test_limits_differ_only_where_a_run_came_to_one(tmp_path: Path) -> None:
 def test_runs_one_by_one(tmp_path: Path) -> None:
     runs = [make_run(tmp_path / "a"), make_run(tmp_path / "b"), make_run(tmp_path / "c", seed=1)]
     assert list(one_by_one(grouped(runs))["pong"]) == ["09, seed 0 (a)", "09, seed 0 (b)", "09, seed 1"]
+    runs = [make_run(tmp_path / name) for name in ("before/s", "after/s", "after/t")]
+    assert list(one_by_one(grouped(runs))["pong"]) == [
+        "09, seed 0 (before/s)",
+        "09, seed 0 (after/s)",
+        "09, seed 0 (t)",
+    ]
 
 
 def test_numbers_are_in_order() -> None:
