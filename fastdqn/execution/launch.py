@@ -63,7 +63,6 @@ class Member:
 
     def __call__(self) -> int:
         """Run this rank to its end; return its exit code."""
-        process.take_over()
         try:
             code = self._run()
         except (UserError, RunError) as error:

@@ -194,6 +194,7 @@ class Reached:
         Raises:
             RunError: nobody waits for it any more.
         """
+        process.take_over()
         if self.together:  # an engine that knows of no machines counts one rank on each
             os.environ["LOCAL_RANK"], os.environ["LOCAL_WORLD_SIZE"] = os.environ["RANK"], os.environ["WORLD_SIZE"]
             os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback())

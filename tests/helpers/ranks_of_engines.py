@@ -54,6 +54,7 @@ def main(engine: str, world: str, folder: str, fault: str) -> None:
     from fastdqn.execution import engines
     from tests.helpers.ranks_of_engines import Sums as Importable
 
+    process.take_over()
     member = Importable(Path(folder), fault)
     try:
         if engine == "ray":
