@@ -8,7 +8,7 @@ the replay, and the schedules of epsilon, step size and beta stand still. On two
 by a process of its own, many rounds before either looks at the other.
 
 The rest is settings (the agent pong-fast, and fastdqn/options/presets.py). It learns lambda-returns of the values that
-an average of the weights gave while it played, all computed anew every 2,048 env steps, on two cores in the background,
+an average of the weights gave while it played, all recomputed every 2,048 env steps, on two cores in the background,
 so that no target network is asked; four samples for each env step, drawn by priority from the newest 49,152. Frames are
 centered, the step size falls, and of Pong's screen the playing area is shown, at 60x60 (--crop).
 
