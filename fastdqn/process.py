@@ -53,7 +53,6 @@ _first = 0
 _failed = _abandoned = False
 _held: list[int] | None = None  # signals that came while they were held back
 _waited_for: list[Killed] = []
-_hands_on = False  # whether processes that are forked are left what is theirs
 
 
 def elapsed() -> float:
@@ -240,10 +239,6 @@ def install(of_run: bool = False) -> None:
             signal.signal(number, be_deaf if is_child else _on_signal)
             if is_child and hasattr(signal, "siginterrupt"):  # Windows has none
                 signal.siginterrupt(number, False)
-    global _hands_on
-    if not _hands_on and hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=_leave_signals)
-    _hands_on = True
 
 
 def _leave_signals() -> None:
@@ -284,3 +279,5 @@ def refuse_without(modules: Sequence[str]) -> None:
 
 refuse_without(NEEDED)
 _began = time.monotonic() - _age()
+if hasattr(os, "register_at_fork"):  # Windows has none
+    os.register_at_fork(after_in_child=_leave_signals)

@@ -148,15 +148,16 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _scores(run: Path) -> list[str]:
     """Return a row of a table for each evaluation of a run's weights that was played to its end."""
-    summary = _summary(run)
-    found: dict[str, Any] = dict(summary)
-    found |= {path.stem.removeprefix("evaluation-"): _read(path) for path in sorted(run.glob("evaluation-*.json"))}
+    summary, own = _summary(run), checksum_of(run)
+    found = summary | {
+        path.stem.removeprefix("evaluation-"): _read(path) for path in sorted(run.glob("evaluation-*.json"))
+    }
     rows: list[str] = []
     for name, said in found.items():
         one = cast(dict[str, Any], said) if isinstance(said, dict) else {}
         if not all(isinstance(one.get(key), int | float) for key in ("games", "mean")) or one.get("stopped"):
             continue
-        if name not in summary and one.get("checksum") != checksum_of(run):
+        if name not in summary and one.get("checksum") != own:
             continue  # of other weights: the run has learnt on
         error, epsilon = one.get("standard_error"), one.get("epsilon")
         spread = f"{error:.2f}" if isinstance(error, int | float) else "-"

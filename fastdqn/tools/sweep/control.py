@@ -77,17 +77,14 @@ def run_sweep(
     script = path.stem
     if folder.exists() and not folder.is_dir():
         raise UserError(f"--into {folder} is a file; name a folder.")
-    is_new = not folder.exists()
-    if is_new:
-        check(tasks)  # before there is a folder
+    missing = [task for task in tasks if not (folder / RESULTS / f"{task.name}.json").exists()]
+    if missing:
+        check(missing)  # before they are planned, and before there is a folder: what is refused is no part of the sweep
     with saving(folder), process.running():
         folder.mkdir(parents=True, exist_ok=True)
         with only_one(folder):
             for place in (folder, folder / RESULTS):  # of a sweep that was killed
                 remove_unfinished(place)
-            missing = [task for task in tasks if not (folder / RESULTS / f"{task.name}.json").exists()]
-            if missing and not is_new:
-                check(missing)  # before they are planned: what is refused is no part of the sweep
             planned = read_plan(folder) is not None
             note = write_plan(folder, script, tasks) if planned else None
             found = found_in(folder, script, tasks, planned)
