@@ -12,13 +12,17 @@ _torch: Any = torch  # optimisers of PyTorch are built on these operations, whos
 
 
 def copy_all(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
-    """Copy each of `sources` into its target, of the same shape and on the same device."""
-    _torch._foreach_copy_(targets, sources)
+    """Copy each of `sources` into its target, of the same shape and on the same device, without its gradient."""
+    with torch.no_grad():
+        _torch._foreach_copy_(targets, sources)
 
 
 def lerp_all(targets: Sequence[Tensor], ends: Sequence[Tensor], weight: float) -> None:
-    """Move each of `targets` by the share `weight` towards its end."""
-    _torch._foreach_lerp_(targets, ends, weight)
+    """Move each of `targets` by the share `weight` towards its end, without its gradient: averages of weights that are
+    learnt would otherwise keep the history of all their updates.
+    """
+    with torch.no_grad():
+        _torch._foreach_lerp_(targets, ends, weight)
 
 
 def norm_of_all(tensors: Sequence[Tensor]) -> Tensor:

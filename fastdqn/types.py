@@ -117,7 +117,7 @@ class VectorStep(NamedTuple):
     frames: NDArray[Any]  # (N, H, W) uint8, the newest frame of each game; of those that show vectors (N, D) float32
     reward: NDArray[np.float32]  # (N,), clipped to its sign if the protocol says so
     terminated: NDArray[np.bool_]  # (N,), end of a learning episode: game over, or a lost life
-    truncated: NDArray[np.bool_]  # (N,), cut off by the frame limit: the last observation is a true one
+    truncated: NDArray[np.bool_]  # (N,), cut off by the frame limit: the last observation still counts
     reset: NDArray[np.bool_]  # (N,)
     episodes: tuple[EpisodeEnd, ...]  # games that have finished
 

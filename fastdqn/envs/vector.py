@@ -179,6 +179,7 @@ class AtariVector(NothingUnfinished):
             reset = reset | self._anew
             raw[self._anew] = 0.0
             self._anew = np.zeros(self.num_envs, bool)
+        # Cut off within a skip, the emulator shows no screen of it later than the limit: a maximum with one before.
         return VectorStep(
             self.newest, np.sign(raw) if self._clip else raw, terminated, truncated & ~terminated, reset, episodes
         )

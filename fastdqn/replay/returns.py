@@ -129,7 +129,8 @@ class ReturnReplay(FrameReplay):
         (Daley & Amato 2019, section 3.2), now without an end at each block. With a delay `settle` does the second
         part. Return whether there are new returns.
 
-        Where one row of k is evaluated, no return asks the older values of the others: with
+        Where one row of k is evaluated, no return asks the older values of the others, but for one that ends at a
+        truncation: with
         G_t = r_t + ... + gamma^(k-1) r_t+k-1 + gamma^k ((1 - lambda^k) max_a Q(s_t+k, a) + lambda^k G_t+k)
         for such rows t, it is a mean of the returns of k, 2k, 3k, ... steps, and looks as far ahead as before.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from fastdqn.algorithms.form import Form
 from fastdqn.networks.qnetwork import LastLayer
 from fastdqn.options.groups import Groups
 from fastdqn.options.parts import VARIANTS
+from fastdqn.types import Batch
 from tests.helpers.checkpoints import through_a_file
 from tests.helpers.distributions import ATOMS
 from tests.helpers.learners import (
@@ -88,6 +90,23 @@ def test_bf16_update_is_within_its_bound(double: bool) -> None:
     assert fast.values(random_batch(2).obs).dtype == torch.float32
     state = fast.group.optimizer.state_dict()["state"]
     assert {tensor.dtype for entry in state.values() for tensor in entry.values()} == {torch.float32}
+
+
+@pytest.mark.parametrize("variant", ["double", "rainbow"])
+def test_targets_and_errors_are_computed_in_float32(variant: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Outside autocast, in which the products of a projection would be bf16."""
+    learner = learner_of(variant, dataclasses.replace(FAST, bf16=True))
+    errors, seen = learner.objective.errors, []
+
+    def asked(output_tm1: torch.Tensor, batch: Batch, output_t: torch.Tensor, selector_t: torch.Tensor) -> Any:
+        seen.append(torch.is_autocast_enabled("cpu"))
+        assert {output_tm1.dtype, output_t.dtype, selector_t.dtype} == {torch.float32}
+        return errors(output_tm1, batch, output_t, selector_t)
+
+    monkeypatch.setattr(learner, "objective", SimpleNamespace(errors=asked))
+    metrics = learner.update(random_batch(8))
+    assert seen == [False]
+    assert metrics.priority.dtype == metrics.scalars["loss"].dtype == torch.float32
 
 
 def test_the_bf16_update_of_data_efficient_rainbow_is_within_its_bound() -> None:

@@ -73,6 +73,14 @@ def test_updates_are_stable_baselines(fused: bool) -> None:
         assert said == pytest.approx(expected, abs=1e-7)
 
 
+def test_averaged_weights_keep_no_history() -> None:
+    """As a graph behind them it would grow with every update."""
+    learner = learner_of()
+    for number in range(2):
+        learner.update(batch_of(8, number))
+    assert all(average.is_leaf and not average.requires_grad for average in learner.target.parameters())
+
+
 class ActorFirst(SACLearner):
     """The control: the actor follows critics that have not been stepped."""
 

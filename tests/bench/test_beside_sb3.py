@@ -69,7 +69,10 @@ def test_theirs_has_the_settings_of_ours() -> None:
     ours = parse("31_sac", "--game", "MountainCarContinuous-v0")
     config = {"sac": dataclasses.asdict(ours.sac)}
     asked = json.loads(beside_sb3.theirs(beside_sb3.Options(), config, 1, 2)[-1])
-    assert (asked["hidden"], asked["temperature"]) == (ours.sac.hidden, ours.sac.temperature) == (64, 0.1)
+    same = ("learning_rate", "batch_size", "gamma", "replay_size", "replay_initial", "target_average")
+    same += ("hidden", "temperature", "initial_temperature", "target_entropy")
+    assert {name: asked[name] for name in same} == {name: config["sac"][name] for name in same}
+    assert (asked["hidden"], asked["temperature"], asked["batch_size"]) == (64, 0.1, 512)
     with pytest.raises(UserError, match="Stable-Baselines3 cannot be told --max-norm"):
         beside_sb3.theirs(beside_sb3.Options(), {"sac": {**config["sac"], "max_norm": 0.5}}, 1, 2)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from typing import Any
 
 import cv2
 import numpy as np
@@ -33,6 +34,17 @@ class RawScreens:
 
 OTHERS = [pytest.param(game, marks=pytest.mark.slow) for game in ("space_invaders", "qbert")]
 """Games whose tests take as long as those of two others."""
+
+
+@pytest.mark.parametrize("wrappers", ["classic", "opencv"])
+def test_opencv_has_no_threads_of_its_own(wrappers: Any) -> None:
+    before = cv2.getNumThreads()
+    try:
+        cv2.setNumThreads(4)
+        build_env(PONG, wrappers)
+        assert cv2.getNumThreads() <= 1
+    finally:
+        cv2.setNumThreads(before)
 
 
 @pytest.mark.parametrize("game", ["pong", "breakout", *OTHERS])

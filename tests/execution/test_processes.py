@@ -194,6 +194,7 @@ def test_requests_arrive_in_turn_and_one_that_is_stopped_keeps_nobody_waiting(
         with pytest.raises(RunError, match=r"has sent nothing for 1 seconds and counts as hung\.$"):
             child.receive()
         stopped.resume()
+        child._timeout = 60.0
         assert [child.receive() for _ in range(3)] == [size] * 3
         stopped.suspend()
         for _ in range(3):

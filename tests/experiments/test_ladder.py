@@ -94,7 +94,7 @@ def test_10_without_parts_learns_what_09_learns(tmp_path: Path) -> None:
 
 
 def test_where_the_time_goes(tmp_path: Path) -> None:
-    run = train("09_cuda_graph", tmp_path, *SHORT, "--profile")
+    run = train("09_cuda_graph", tmp_path, *SHORT, "--batch-size", "16", "--profile")
     profile = summary(run)["profile"]
     assert {"acting", "emulator", "replay", "update", "logging", "the rest"} == set(profile)
     assert sum(profile.values()) == pytest.approx(1.0)

@@ -31,25 +31,31 @@ KILLER = ("-m", "tests.faults.killer")
 def random_moments(folder: Path, count: int, name: str = SCRIPT, settings: Sequence[str] = SETTINGS) -> Tally:
     """Kill a run that writes checkpoints all the time, resume it, and hold its end against one that nothing disturbed.
 
-    Every third one is killed a second time, while it resumes.
+    Every third one is killed a second time, while it resumes. At least one of all must have had a checkpoint.
     """
     began = time.monotonic()
     wanted = learnt(whole_run(folder / "whole", END, *OFTEN, name=name, settings=settings))
     takes = time.monotonic() - began
     rng = random.Random(0)
+    resumable: list[int] = []
 
     def trial(number: int, after: float, again: float | None) -> str | None:
         runs = folder / f"{number}"
         _killed(name, after, *settings, *OFTEN, "--max-env-steps", str(END), "--runs-dir", str(runs))
         found = list(runs.iterdir()) if runs.exists() else []
+        if found and list(found[0].glob("checkpoints/*.checkpoint")):
+            resumable.append(number)
         if found and again is not None:
             _killed(name, again, "--resume", str(found[0]))
         return _ends_well(found[0], wanted, name=name) if found else None  # it had not begun
 
     moments = [(rng.uniform(0.2, 1.1) * takes, rng.uniform(0.3, 1.0) * takes) for _ in range(count)]
-    return try_all(
+    tally = try_all(
         [partial(trial, i, after, again if i % 3 == 2 else None) for i, (after, again) in enumerate(moments)]
     )
+    if not resumable:
+        tally.wrong.append("no run had a checkpoint when it was killed")
+    return tally
 
 
 def crews(folder: Path, count: int) -> Tally:

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import random
 from pathlib import Path
+
+import numpy as np
+import torch
 
 from tests.helpers import forks
 from tests.helpers.scripts import ROOT, here
@@ -24,8 +29,12 @@ RAINBOW = (
 def resume(script: str, run: Path, *words: str, code: int = 0) -> str:
     """Resume `run` and return what was printed; in this process if it is to end well.
 
-    An environment of one's own is named, as one has to.
+    Random numbers of the whole process, which a new one would have anew, are others than where the run stopped. An
+    environment of one's own is named, as one has to.
     """
+    torch.manual_seed(os.getpid())
+    np.random.seed()
+    random.seed()
     game = json.loads((run / "config.json").read_text())["game"]["name"]
     words = (*words, *(("--game", game) if ":" in game and "--game" not in words else ()))
     if not code:

@@ -19,6 +19,7 @@ from fastdqn.runs import checkpoint
 from fastdqn.runs.checkpoint import Checkpoints, newest, read, read_header
 from fastdqn.states import Later, Packed, unpack
 from tests.helpers.checkpoints import ABOUT, put_together, saved, taken_apart
+from tests.helpers.scripts import SHORT, train
 
 
 def test_what_is_saved_comes_back(tmp_path: Path) -> None:
@@ -54,6 +55,39 @@ def test_the_previous_one_is_kept_and_older_ones_are_not(tmp_path: Path) -> None
     ]
     assert read(newest(tmp_path))["at"] == 1_000_001
     assert read(newest(tmp_path, previous=True))["at"] == 1_000_000
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc to name a descriptor's file")
+def test_what_a_checkpoint_needs_is_on_the_disk_before_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kill does not show this: what a process has written is the system's by then."""
+    done: list[tuple[str, str]] = []
+    fsync, replace = os.fsync, Path.replace
+
+    def synced(handle: int) -> None:
+        done.append(("fsync", Path(f"/proc/self/fd/{handle}").readlink().name))
+        fsync(handle)
+
+    def replaced(path: Path, target: Path) -> Path:
+        done.append(("replace", target.name))
+        return replace(path, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "replace", replaced)
+    run = train("01_baseline", tmp_path, *SHORT, "--checkpoint-env-steps", "150", "--checkpoint-minutes", "None")
+    first = f"{150:012}.checkpoint"
+    at = done.index(("replace", first))
+    assert done[at - 1] == ("fsync", f"{first}.unfinished")
+    assert done[at + 1] == ("fsync", "checkpoints")
+    logs = {("fsync", path.name) for path in (*run.glob("*.jsonl"), *run.glob("events.*"))}
+    assert ("fsync", "episodes.jsonl") in logs & set(done[:at])
+    assert logs - set(done[:at]) <= {("fsync", path.name) for path in run.glob("events.*")}
+    renamed = [name for what, name in done if what == "replace"]
+    assert {"config.json", "weights.safetensors", "summary.json"} <= set(renamed)
+    for place, (what, name) in enumerate(done):
+        if what == "replace":
+            assert ("fsync", f"{name}.unfinished") in done[:place]
 
 
 def test_cut_short_at_any_byte_it_is_one_sentence(tmp_path: Path) -> None:

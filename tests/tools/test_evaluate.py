@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +162,58 @@ def test_each_protocol_and_what_does_not_fit(runs: TrainedRuns) -> None:
         evaluate(agent, "machado", 2, 0, 2)
     with pytest.raises(UserError, match="no protocol called 'moon'"):
         evaluate(agent, "moon", 2, 0, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "differs", "epsilon", "episodes", "env_steps", "noise"),
+    [
+        ("training", {}, None, 100, None, True),  # the run's own epsilon
+        ("nature", {"noop_max": 30, "sticky_actions": 0.0, "max_frames": 18_000}, 0.05, 30, None, True),
+        ("nature-steps", {"noop_max": 30, "sticky_actions": 0.0, "max_frames": 18_000}, 0.05, None, 125_000, True),
+        (
+            "machado",
+            {
+                "noop_max": 0,
+                "sticky_actions": 0.25,
+                "full_action_set": True,
+                "fire_reset": False,
+                "max_frames": 108_000,
+            },
+            *(0.01, 100, None, True),
+        ),
+        (
+            "atari-100k",
+            {"noop_max": 30, "sticky_actions": 0.0, "fire_reset": False, "max_frames": 108_000},
+            *(0.001, 100, None, False),
+        ),
+    ],
+)
+def test_a_protocol_changes_what_its_paper_says_and_nothing_else(
+    runs: TrainedRuns,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    differs: dict[str, Any],
+    epsilon: float | None,
+    episodes: int | None,
+    env_steps: int | None,
+    noise: bool,
+) -> None:
+    """Of a run that was trained with settings of its own; numbers of the papers, and lives and clipping never count."""
+    agent = load_agent(runs["09"], CPU)
+    own = {"noop_max": 7, "sticky_actions": 0.1, "max_frames": 4_000, "fire_reset": True, "frame_stack": 4}
+    game = dataclasses.replace(agent.options.game, **own)
+    agent = agent._replace(
+        options=dataclasses.replace(agent.options, game=game),
+        num_actions=18 if "full_action_set" in differs else agent.num_actions,
+    )
+    shown: list[GameOptions] = []
+    asked: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(evaluation, "VectorSeats", lambda game, *_: shown.append(game))
+    monkeypatch.setattr(evaluation, "_play", lambda _, __, ___, ____, *rest: asked.append(rest))
+    evaluate(agent, name, 2, 0)
+    assert shown == [dataclasses.replace(game, **differs, episodic_life=False, clip_rewards=False)]
+    ((games, steps, at, _, _, noisy),) = asked
+    assert (games, steps, at, noisy) == (episodes, env_steps, agent.epsilon if epsilon is None else epsilon, noise)
 
 
 def test_an_agent_knows_the_wrappers_of_its_run(runs: TrainedRuns) -> None:

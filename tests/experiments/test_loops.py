@@ -1,0 +1,98 @@
+"""What the loops of 01 to 12 do at each env step: target copies, epsilon, priorities."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fastdqn.algorithms.dqn import DQNLearner
+from fastdqn.algorithms.exploration import Exploring, VectorEpsilonGreedy
+from fastdqn.replay.prioritized import PrioritizedReplay
+from fastdqn.runs.run import Run
+from fastdqn.types import Batch, Metrics
+from tests.helpers.scripts import PARALLEL, SHORT, VECTOR, summary, train
+
+ALONE = ("01_baseline", "02_play_steps")
+LATER = ("10_rainbow", "11_pong_in_seconds", "12_atari_100k")
+MANY = ("--num-envs", "5", "--frame-size", "42", "--steps", "4", "--epsilon-decay", "300", "--env-threads", "1")
+PLAIN = {
+    "10_rainbow": ("--network", "narrow"),
+    "11_pong_in_seconds": ("--device", "cpu", "--network", "narrow", "--freeze-share", "None", "--block-steps", "8"),
+    "12_atari_100k": ("--agent", "post2017", "--network", "narrow", "--evaluation-games", "0"),
+}
+"""Words that leave exploration to epsilon and nobody frozen."""
+
+
+def words_of(script: str) -> tuple[str, ...]:
+    return (*SHORT, *(MANY if script in (*VECTOR, *LATER) else ()), *PLAIN.get(script, ()), "--no-checkpoints")
+
+
+@pytest.mark.parametrize("script", [*ALONE, *PARALLEL, *VECTOR, *LATER])
+def test_the_target_is_copied_where_its_period_of_env_steps_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
+    """Updates at env steps 100, 104, ... (01: at each), copies after those in which 120, 150 and 180 were played."""
+    made: list[int] = []
+    copied: list[int] = []
+    updated = Run.updated
+
+    def counted(run: Run, *words: Any) -> None:
+        updated(run, *words)
+        made.append(run.updates)
+
+    monkeypatch.setattr(Run, "updated", counted)
+    monkeypatch.setattr(DQNLearner, "sync_target", lambda _: copied.append(made[-1]))
+    train(script, tmp_path, *words_of(script), "--target-sync", "30")
+    assert copied == ([21, 51, 81] if script == "01_baseline" else [6, 14, 21])
+
+
+@pytest.mark.parametrize("script", [*VECTOR, "10_rainbow", "12_atari_100k"])
+def test_epsilon_is_that_of_the_env_step_that_is_played(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
+    """Of each game its own; 11 has a test of its own, for it chooses while a step is under way."""
+    played: list[float] = []
+    draw = VectorEpsilonGreedy.draw
+
+    def drawn(self: VectorEpsilonGreedy, epsilon: NDArray[np.float64]) -> Exploring:
+        played.extend(epsilon)
+        return draw(self, epsilon)
+
+    monkeypatch.setattr(VectorEpsilonGreedy, "draw", drawn)
+    train(script, tmp_path, *words_of(script), "--epsilon-start", "1", "--epsilon-final", "0.02")
+    assert played == pytest.approx([1.0 - env_step / 300 for env_step in range(1, 201)])
+
+
+@pytest.mark.parametrize("script", LATER)
+def test_each_update_gives_its_samples_their_priorities(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
+    found: list[tuple[Tensor, Tensor]] = []
+    given: list[tuple[Tensor, Tensor]] = []
+    gradient, write_back = DQNLearner.gradient, PrioritizedReplay.write_back
+
+    def computed(learner: DQNLearner, group: Any, batch: Batch) -> Metrics:
+        metrics = gradient(learner, group, batch)
+        if batch.slot is not None:  # none: it is tried whether fewer threads have the same bits
+            found.append((batch.slot.clone(), metrics.priority.clone()))
+        return metrics
+
+    def written(replay: PrioritizedReplay, batch: Batch, priority: Tensor) -> None:
+        assert batch.slot is not None
+        given.append((batch.slot.clone(), priority.clone()))
+        write_back(replay, batch, priority)
+
+    monkeypatch.setattr(DQNLearner, "gradient", computed)
+    monkeypatch.setattr(PrioritizedReplay, "write_back", written)
+    run = train(script, tmp_path, *words_of(script), "--prioritized")
+    assert len(found) == len(given) == summary(run)["updates"] >= 24
+    for (slot, priority), (at, is_now) in zip(found, given, strict=True):
+        assert torch.equal(slot, at)
+        assert torch.equal(priority, is_now)
+    assert len({float(value) for _, priority in given for value in priority}) > 20
