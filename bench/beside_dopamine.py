@@ -60,7 +60,6 @@ BESIDE = (
     "profile",
     "precision",
     "crowded_threads",
-    "gradient_threads",
     "report_env_steps",
     "held_out",
     "importance_decay",

@@ -31,7 +31,6 @@ from fastdqn.envs.many import build_games
 from fastdqn.errors import UserError
 from fastdqn.execution.devices import prepare_device, prepare_memory
 from fastdqn.execution.graphs import Graphed, graphs_on
-from fastdqn.execution.side_by_side import SeveralGradients
 from fastdqn.forms import fastest_form
 from fastdqn.options.actor_critic import A2COptions, PPOOptions
 from fastdqn.options.dqn import AgentName, AgentOptions, DQNOptions, NetworkName, PaceOptions, UpdateOptions
@@ -86,8 +85,6 @@ class Ceiling:
     """Arithmetic of the fast form (update)."""
     threads: int | None = None
     """CPU threads that PyTorch trains with."""
-    gradient_threads: int = 1
-    """Gradients computed side by side, in the fast form (update)."""
     batch_size: int = 32
     """Transitions in an update (update)."""
     bootstrap: bool = True
@@ -121,10 +118,7 @@ def options_of(ceiling: Ceiling) -> Options:
                 "frame_size": ceiling.frame_size,
             },
             "update": {"precision": ceiling.precision},
-            "agent": {
-                **({} if ceiling.network is None else {"network": ceiling.network}),
-                "gradient_threads": ceiling.gradient_threads,
-            },
+            "agent": {} if ceiling.network is None else {"network": ceiling.network},
         },
     )
     check(options)
@@ -200,7 +194,6 @@ def update_only(ceiling: Ceiling, options: Options) -> dict[str, float]:
     groups = (options.update, options.agent, options.parts, returns)
     seeds = seeds_of(options.run.seed)
     learner = build_learner(seeds, options.dqn, shape, num_actions, device, form, *groups)
-    trainer = SeveralGradients(learner, ceiling.gradient_threads)
     size = ceiling.batch_size
     batch = Batch(
         torch.randint(0, 256, (size, *shape), dtype=torch.uint8).to(device),
@@ -213,15 +206,14 @@ def update_only(ceiling: Ceiling, options: Options) -> dict[str, float]:
     if fast and device.type == "cpu":  # as the replay of 09 lays them out
         obs, next_obs = (x.contiguous(memory_format=torch.channels_last) for x in (batch.obs, batch.next_obs))
         batch = batch._replace(obs=obs, next_obs=next_obs)
-    together = trainer.at_once
 
     def update() -> object:
-        return trainer.update([batch] * together)
+        return learner.update(batch)
 
     if fast and graphs_on(device):
         update = Graphed(update, learner.noise)
 
-    return update_rate(update, together * size, device, ceiling.seconds, together)
+    return update_rate(update, size, device, ceiling.seconds)
 
 
 def actor_critic_only(ceiling: Ceiling, options: Options) -> dict[str, float]:
@@ -263,10 +255,8 @@ def control_only(ceiling: Ceiling, options: Options) -> dict[str, float]:
     return update_rate(lambda: learner.update(batch), size, device, ceiling.seconds)
 
 
-def update_rate(
-    update: Callable[[], object], samples: int, device: torch.device, seconds: float, updates: int = 1
-) -> dict[str, float]:
-    """Return updates/s and samples/s where each call of `update` makes `updates` of them from so many samples."""
+def update_rate(update: Callable[[], object], samples: int, device: torch.device, seconds: float) -> dict[str, float]:
+    """Return updates/s and samples/s where each call of `update` makes one from so many samples."""
 
     def timed(count: int) -> float:
         wait_for(device)
@@ -283,7 +273,7 @@ def update_rate(
     while time.perf_counter() < end or not pieces:
         pieces.append(timed(per_piece))
     each = statistics.median(pieces)
-    return {"updates_per_s": updates / each, "samples_per_s": samples / each}
+    return {"updates_per_s": 1.0 / each, "samples_per_s": samples / each}
 
 
 def main() -> int:

@@ -110,15 +110,6 @@ CASES = (
             *("--target-average", "0.05", "--act-with", "target"),
         ),
     ),
-    *(
-        Case(
-            f"breakout, {v}, two gradients side by side, resumed",
-            "10_rainbow",
-            (*SHORT, *BREAKOUT, *FAST, "--variant", v, "--num-envs", "8", "--gradient-threads", "2"),
-            LATER,
-        )
-        for v in ("dqn", "noisy", "prioritized")
-    ),
     Case("catch, frozen, resumed", "11_pong_in_seconds", (*SHORT, *CATCH, *FAST, *FROZEN), LATER),
     Case(
         "catch, frozen, graphs",

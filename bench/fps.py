@@ -190,9 +190,7 @@ def ceilings_of(row: Row, trial: dict[str, Any], options: BenchOptions) -> dict[
     elif row.rung.wrappers == "vector":
         games += ["--num-envs", str(trial["games"]), *given("--env-threads", "--frame-size")]
     update = ["--form", row.rung.form, "--batch-size", str(trial["batch_size"])]
-    update += given(
-        "--agent", "--variant", "--network", "--precision", "--frame-size", "--threads", "--gradient-threads"
-    )
+    update += given("--agent", "--variant", "--network", "--precision", "--frame-size", "--threads")
     update += [word for word in words if word in ("--double", "--no-double")]
     if row.rung.own_game is not None:
         game = row.rung.game_of(options.game)

@@ -13,7 +13,6 @@
 #   learner   the update of 09 alone, batch 32 to 4096, and with it where 09's time goes
 #   rainbow   updates of the eight variants, ways to draw by priority, checkpoints of a million frames
 #   atari     Atari-100k, six games at once on the one GPU: 12 with AGENTS (100k-fast der)
-#   turns     env steps/s of 11 with 16 and 32 games, in one group and in two that take turns
 #   ppo       Pong to its end with 41
 #   actors    actor-critics: 20, 21 and 22 with several players, 31, 41
 #   ranks     PPO on Pong over 1 to 8 ranks of one thread each on the processor's cores, and one with all of them
@@ -172,12 +171,6 @@ atari() {
     -- --device "$DEVICE" "${try[@]}" 2>&1 | tee "$RESULTS/atari.log"
 }
 
-turns() {
-  local many="11 --num-envs 32"
-  fps --agent pong-fast --replay-initial 5000 --repeats "$repeats" --no-alone \
-    --only "11,11 --game-groups 2,$many,$many --game-groups 2" 2>&1 | tee "$RESULTS/turns.log"
-}
-
 ppo() {
   py experiments/41_ppo_ranks.py --device "$DEVICE" --no-checkpoints --runs-dir "$RESULTS/runs/ppo" \
     --max-minutes "$long" 2>&1 | tee "$RESULTS/ppo.log"
@@ -252,7 +245,7 @@ invaders() {
   play invaders
 }
 
-pieces="host start tests record ladder nature learner rainbow atari turns ppo actors ranks sessions humanoid pong sweep variants breakout invaders"
+pieces="host start tests record ladder nature learner rainbow atari ppo actors ranks sessions humanoid pong sweep variants breakout invaders"
 [ "$*" = all ] && set -- $pieces
 for piece in "$@"; do
   case " $pieces first second " in

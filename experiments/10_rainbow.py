@@ -6,8 +6,7 @@ noisy, prioritized, dueling, distributional and rainbow; --double, --n-step, --n
 drawn from and written back inside the same graph as the update. `--variant all` runs the eight one after the other,
 each for as many --seeds as asked for, and draws their learning curves into one picture.
 
-Differs from 09: what is learnt, with other parts than dqn; several gradients may be computed side by side on a CPU.
---variant dqn learns exactly what 09 learns.
+Differs from 09: what is learnt, with other parts than dqn. --variant dqn learns exactly what 09 learns.
 """
 
 import startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports below
@@ -24,14 +23,13 @@ from fastdqn.algorithms.exploration import actions_for, epsilons_at
 from fastdqn.cli.scripts import parse, start
 from fastdqn.execution.devices import prepare_memory
 from fastdqn.execution.graphs import Graphed, GraphedActions, graphs_on
-from fastdqn.execution.side_by_side import SeveralGradients
 from fastdqn.execution.threads import Threads
 from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions, UpdateOptions
 from fastdqn.options.game import GameOptions, VectorOptions
 from fastdqn.options.parts import PartOptions, SeriesOptions
 from fastdqn.options.run import RunOptions
 from fastdqn.runs.run import Run
-from fastdqn.schedules import groups, target_sync_due
+from fastdqn.schedules import target_sync_due
 from fastdqn.tools.series import run_series
 from fastdqn.types import Metrics
 
@@ -61,29 +59,27 @@ def train(options: Options) -> Run | int:
         *(options.run, options.game, dqn, options.pace, options.vector, options.update, options.agent, options.parts)
     )
     batch_size = dqn.batch_size * steps
-    trainer = SeveralGradients(learner, options.agent.gradient_threads)
     threads = Threads(
         learner, games.obs_shape, games.num_actions, batch_size, games.num_envs, crowded=options.update.crowded_threads
     )
 
-    def eager(count: int) -> list[Metrics]:
-        batches = replay.sample_each(count, batch_size)
-        made = trainer.update(batches)
-        for batch, metrics in zip(batches, made, strict=True):
-            replay.write_back(batch, metrics.priority)
-        return made
+    def eager() -> Metrics:
+        batch = replay.sample(batch_size)
+        metrics = learner.update(batch)
+        replay.write_back(batch, metrics.priority)
+        return metrics
 
-    update: Callable[[int], list[Metrics]] = eager
-    policy.greedy = lambda: actions_for(trainer.act, replay.stacks())
+    update: Callable[[], Metrics] = eager
+    policy.greedy = lambda: actions_for(learner.act, replay.stacks())
     if graphs_on(device):
         update = Graphed(eager, replay.generator, learner.noise)
-        policy.greedy = GraphedActions(lambda: trainer.act(replay.stacks()), learner.noise)
+        policy.greedy = GraphedActions(lambda: learner.act(replay.stacks()), learner.noise)
 
     with Run(__file__, options, device, "vector", notes, PROGRESS, dqn.replay_initial) as run:
         run.weights.tensors = learner.actor.state_dict()
         run.timed.enable(options.vector.profile)
         replay.reset(games.reset())
-        run.track(learner=trainer, games=games, replay=replay, policy=policy, diagnostics=diagnostics)
+        run.track(learner=learner, games=games, replay=replay, policy=policy, diagnostics=diagnostics)
 
         while not run.over():
             threads.share(run.neighbours.crowded)
@@ -96,11 +92,10 @@ def train(options: Options) -> Run | int:
             schedule(env_steps)
             if run.updates == 0 and run.due(steps, dqn.replay_initial):
                 learner.center_frames(replay.mean_frame())  # nothing without --center-frames
-            for due in groups(run.due(steps, dqn.replay_initial), trainer.at_once):
+            for env_step in run.due(steps, dqn.replay_initial):
                 with run.timed("update"):
-                    for metrics in update(len(due)):
-                        run.updated(metrics.scalars, batch_size)
-                if any(target_sync_due(env_step, dqn.target_sync, steps) for env_step in due):
+                    run.updated(update().scalars, batch_size)
+                if target_sync_due(env_step, dqn.target_sync, steps):
                     learner.sync_target()
 
             with run.timed("emulator"):

@@ -4,16 +4,16 @@ The idea: the clock runs from the start of the process to the moment when the me
 hundred good games take many env steps, in which an agent that learns on does not get better, but is now good, now less
 so. So one that has won enough of its points is frozen for a trial: it plays, at a multiple of the speed, and learns
 nothing until a test of its points says that it loses too many. Meanwhile nothing else goes on: its games do not enter
-the replay, and the schedules of epsilon, step size and beta stand still. On two cores half of the games is then played
-by a process of its own, many rounds before either looks at the other.
+the replay, and the schedules of epsilon, learning rate and beta stand still. On two cores half of the games is then
+played by a process of its own, many rounds before either looks at the other.
 
 The rest is settings (the agent pong-fast, and fastdqn/options/presets.py). It learns lambda-returns of the values that
-an average of the weights gave while it played, all recomputed every 2,048 env steps, on two cores in the background,
-so that no target network is asked; four samples for each env step, drawn by priority from the newest 49,152. Frames are
-centered, the step size falls, and of Pong's screen the playing area is shown, at 60x60 (--crop).
+an average of the weights gave while it played, all recomputed now and then, on two cores in the background, so that no
+target network is asked; samples are drawn by priority, from the newest env steps alone. Frames are centered, the
+learning rate falls, and of Pong's screen the playing area is shown, at 60x60 (--crop).
 
 And all that can wait is done while the emulators play: once there are frames, actions are chosen and sent, and only
-then is the step stored, counted and learnt from. Several groups of games (--game-groups) can take turns.
+then is the step stored, counted and learnt from.
 
 Differs from 10: the freeze trial; lambda-returns; that order; settings of its own for pong-fast, and Pong's frames;
 --device is auto.
@@ -21,36 +21,34 @@ Differs from 10: the freeze trial; lambda-returns; that order; settings of its o
 
 import startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports below
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fastdqn import build, process
+from fastdqn import build
 from fastdqn.algorithms.dqn import PROGRESS
 from fastdqn.algorithms.exploration import epsilons_at
 from fastdqn.algorithms.freeze_trial import FreezeTrial
 from fastdqn.cli.scripts import start
-from fastdqn.envs.turns import Turns, together
+from fastdqn.envs.in_flight import InFlight
 from fastdqn.execution.background import background_on
 from fastdqn.execution.devices import prepare_memory
 from fastdqn.execution.graphs import Graphed, GraphedActions, graphs_on
 from fastdqn.execution.halves import ROUNDS, Halves
-from fastdqn.execution.side_by_side import SeveralGradients
 from fastdqn.execution.threads import Threads
 from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions, UpdateOptions
-from fastdqn.options.game import GameOptions, TurnOptions, VectorOptions
+from fastdqn.options.game import GameOptions, VectorOptions
 from fastdqn.options.parts import FreezeOptions, PartOptions, ReturnOptions
 from fastdqn.options.run import RunOptions
 from fastdqn.replay.newest import NewestStacks
 from fastdqn.replay.recorder import Recorder
 from fastdqn.replay.returns import REFRESHED_AT_ONCE
 from fastdqn.runs.run import Run
-from fastdqn.schedules import groups, target_sync_due
+from fastdqn.schedules import target_sync_due
 from fastdqn.types import Came, Metrics
 
 
@@ -61,7 +59,6 @@ class Options:
     dqn: DQNOptions
     pace: PaceOptions
     vector: VectorOptions
-    turns: TurnOptions
     update: UpdateOptions
     agent: AgentOptions
     parts: PartOptions
@@ -74,52 +71,41 @@ def train(options: Options) -> Run:
     prepare_memory()
     device, games, learner, replay, policy, schedule, diagnostics, notes = build.games_on_device(
         *(options.run, options.game, dqn, options.pace, options.vector),
-        *(options.update, options.agent, options.parts, options.returns, options.turns),
+        *(options.update, options.agent, options.parts, options.returns),
+        in_flight=True,
         halves=freeze.freeze_share is not None,
     )
-    assert isinstance(games, Turns)
-    halves = next((group for group in games.groups if isinstance(group, Halves)), None)
+    assert isinstance(games, InFlight)
+    halves = games if isinstance(games, Halves) else None
     batch_size = dqn.batch_size * steps
-    trainer = SeveralGradients(learner, options.agent.gradient_threads, process.cores())
     threads = Threads(
-        *(learner, games.obs_shape, games.num_actions, batch_size, games.groups[0].num_envs, REFRESHED_AT_ONCE),
+        *(learner, games.obs_shape, games.num_actions, batch_size, games.num_envs, REFRESHED_AT_ONCE),
         crowded=options.update.crowded_threads,
     )
-    shown = [
-        NewestStacks(
-            group.num_envs, games.obs_shape, device, channels_last=True, newest=partial(games.newest_of, number)
-        )
-        for number, group in enumerate(games.groups)
-    ]
+    shown = NewestStacks(games.num_envs, games.obs_shape, device, channels_last=True, newest=lambda: games.newest)
     holds = dqn.replay_size // games.num_envs * games.num_envs
     recorder = Recorder(replay, shown, min(dqn.replay_initial, holds))
     trial = FreezeTrial(freeze.freeze_share, freeze.freeze_slack)
 
     def pause(frozen: bool) -> None:
-        trainer.pause_updates(frozen)
         recorder.pause(frozen)
         if halves and frozen:
             halves.act_by(learner.still_values())
 
-    def eager(count: int) -> list[Metrics]:
-        batches = replay.sample_each(count, batch_size)
-        made = trainer.update(batches)
-        for batch, metrics in zip(batches, made, strict=True):
-            replay.write_back(batch, metrics.priority)
-        return made
+    def eager() -> Metrics:
+        batch = replay.sample(batch_size)
+        metrics = learner.update(batch)
+        replay.write_back(batch, metrics.priority)
+        return metrics
 
-    def act(number: int) -> Tensor:
-        values = recorder.returns.values
-        return trainer.act(recorder.stacks(number), None if values is None else values[games.parts[number]])
+    def act() -> Tensor:
+        return learner.act(recorder.stacks(), recorder.returns.values)
 
-    def choose(number: int) -> NDArray[np.int64]:
-        return act(number).cpu().numpy()
-
-    update: Callable[[int], list[Metrics]] = eager
-    greedy: list[Callable[[], NDArray[np.int64]]] = [partial(choose, number) for number in range(len(shown))]
+    update: Callable[[], Metrics] = eager
+    policy.greedy = lambda: act().cpu().numpy()
     if graphs_on(device):
         update = Graphed(eager, replay.generator, learner.noise)
-        greedy = [GraphedActions(partial(act, number), learner.noise) for number in range(len(shown))]
+        policy.greedy = GraphedActions(act, learner.noise)
         policy.always = True  # what a step shows is put in place by the graph that acts on it
 
     with (
@@ -130,42 +116,43 @@ def train(options: Options) -> Run:
         run.weights.tensors = learner.actor.state_dict()
         run.timed.enable(options.vector.profile)
         recorder.reset(games.reset())
-        run.track(learner=trainer, games=games, replay=recorder, policy=policy, diagnostics=diagnostics, trial=trial)
+        run.track(learner=learner, games=games, replay=recorder, policy=policy, diagnostics=diagnostics, trial=trial)
         pause(trial.frozen)  # in a run that is resumed
 
-        def epsilons(under_way: int) -> NDArray[np.float64]:
-            found = epsilons_at(run.env_steps - trial.env_steps + under_way, games.num_envs, dqn)
+        def epsilons(in_flight: int) -> NDArray[np.float64]:
+            found = epsilons_at(run.env_steps - trial.env_steps + in_flight, games.num_envs, dqn)
             return np.full_like(found, dqn.epsilon_final) if trial.frozen else found  # a frozen one plays as at the end
 
-        updates, epsilon = run.updates, epsilons(0)  # when the actions that are under way were chosen
+        updates, epsilon = run.updates, epsilons(0)  # when the actions that are in flight were chosen
+
+        def received() -> list[Came]:
+            """Return what came of the actions in flight, if there are any; it is shown to the agent."""
+            came: list[Came] = []
+            if games.sent:  # not in the first round
+                with run.timed("emulator"):
+                    came.append(games.came())
+                with run.timed("replay"):
+                    recorder.show(came[0])
+            return came
 
         def turn() -> list[Came]:
-            """Let each group play on once it was looked at; return what came of its actions before, if it had any."""
-            came: list[Came] = []
-            for number, part in enumerate(games.parts):  # while it is this group's turn, the others play
-                drawn = policy.draw(epsilon[part])
-                if games.sent(number):  # not in the first round
-                    with run.timed("emulator"):
-                        came.append(games.recv_from(number))
-                    with run.timed("replay"):
-                        recorder.show(number, came[-1])
-                with run.timed("acting"):
-                    actions = policy.chosen(drawn, greedy[number])
-                games.send_to(number, actions)
-            return [together(came)] if came else []
+            """Let the games play on once they were looked at; return what came of their actions before."""
+            came = received()
+            with run.timed("acting"):
+                actions = policy.act(epsilon)
+            games.send(actions)
+            return came
 
         def rounds(halves: Halves) -> list[Came]:
             """Let both halves play many rounds by themselves; return what came of them, and first of what was sent."""
-            before = [games.recv_from(0)] if games.sent(0) else []
-            for came in before:
-                recorder.show(0, came)
+            before = received()
             played = halves.play(recorder.stacks(), [policy.draw(epsilon) for _ in range(ROUNDS)])
             for came in played:
-                recorder.show(0, came)
+                recorder.show(came)
             return before + played
 
         while not run.over():
-            before, epsilon = epsilon, epsilons(games.num_envs if games.sent(0) else 0)
+            before, epsilon = epsilon, epsilons(games.num_envs if games.sent else 0)
             if halves and recorder.resting:
                 with run.timed("frozen play"):
                     came = rounds(halves)
@@ -183,19 +170,18 @@ def train(options: Options) -> Run:
                 before = epsilon
             updates = run.updates
             schedule(run.env_steps - trial.env_steps)
-            all_due: Sequence[int] = () if trial.frozen or not came else run.due(steps, dqn.replay_initial)
+            due = range(0) if trial.frozen or not came else run.due(steps, dqn.replay_initial)
             if not trial.frozen:
                 threads.share(run.neighbours.crowded)
-            if run.updates == 0 and all_due:
+            if run.updates == 0 and due:
                 learner.center_frames(replay.mean_frame())  # nothing without --center-frames
-            if all_due:
+            if due:
                 with run.timed("refresh"):  # nothing without --refresh-env-steps
                     recorder.returns.refresh(learner.still_values, background.start)
-            for due in groups(all_due, trainer.at_once):
+            for env_step in due:
                 with run.timed("update"):
-                    for metrics in update(len(due)):
-                        run.updated(metrics.scalars, batch_size)
-                if any(target_sync_due(env_step, dqn.target_sync, steps) for env_step in due):
+                    run.updated(update().scalars, batch_size)
+                if target_sync_due(env_step, dqn.target_sync, steps):
                     learner.sync_target()
             with run.timed("replay"):
                 recorder.note()

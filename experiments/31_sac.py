@@ -1,8 +1,8 @@
 """31 SAC: continuous actions, learnt off-policy, by a policy that is rewarded for being random.
 
 The idea: actions are numbers instead of choices, so the best of them cannot be looked up. An actor learns where it
-lies, by the gradient of two critics, of which the lower is believed; and it is paid for its entropy at a price, the
-temperature, that is learnt, so that it explores as long as nothing speaks against it (Haarnoja et al. 2018a, 2018b).
+lies, by the gradient of the lower of two critics. It is also rewarded for its entropy, weighted by a temperature that
+is learnt, so that it explores as long as nothing speaks against it (Haarnoja et al. 2018a, 2018b).
 
 Differs from 07: vectors are observed and actions are continuous; there is no epsilon, and the target networks follow
 the critics at every update. One update for each env step, by Stable-Baselines3's formulas. Evaluations, and the fresh

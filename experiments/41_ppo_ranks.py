@@ -5,11 +5,11 @@ that played, or the samples say nothing about it. An objective that gains nothin
 et al. 2017). Games are rolled out for 128 steps each; the samples are then learnt from four times, in batches.
 
 With --processes N, torchrun or --engine, N ranks do so side by side, each from games of its own. All begin with the
-weights of rank 0, and each update steps by the mean of their gradients: so they stay equal, and learn as one process
-does from N times the games. Rank 0 counts, logs and saves for all.
+weights of rank 0, and each update steps by the mean of their gradients, so they stay equal. Rank 0 counts, logs and
+saves for all.
 
 Differs from 20: advantages by GAE over whole rollouts instead of windows of a few env steps, several epochs, the clip,
-a step size that falls to 0; and what the ranks say to each other: `ranks`, and whatever waits for all of them.
+a learning rate that falls to 0; and what the ranks say to each other: `ranks`, and whatever waits for all of them.
 """
 
 import startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports below

@@ -24,6 +24,7 @@ from fastdqn.algorithms.form import PLAIN, Form
 from fastdqn.algorithms.losses import clipped_td_errors, rescaled, squared_td_errors
 from fastdqn.algorithms.objectives import CategoricalObjective, HistogramObjective, Objective, ValueObjective
 from fastdqn.envs.build import PlayEnv, Wrappers, build_described, build_env, spaces_of
+from fastdqn.envs.in_flight import InFlight
 from fastdqn.envs.many import build_games, num_envs_of
 from fastdqn.envs.vector import VectorEnv, check_num_envs
 from fastdqn.errors import UserError
@@ -40,7 +41,7 @@ from fastdqn.networks.torso import SIZES, describe_unread
 from fastdqn.nouns import GamesOnDevice, ManyGames, OneGame, PlayerElsewhere
 from fastdqn.options.agents import AGENTS
 from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions, UpdateOptions
-from fastdqn.options.game import GameOptions, PlayerOptions, TurnOptions, VectorOptions
+from fastdqn.options.game import GameOptions, PlayerOptions, VectorOptions
 from fastdqn.options.parts import PartOptions, ReturnOptions
 from fastdqn.options.run import RunOptions
 from fastdqn.replay.memory import (
@@ -145,12 +146,13 @@ def games_on_device(
     agent: AgentOptions | None = None,
     parts: PartOptions | None = None,
     returns: ReturnOptions | None = None,
-    turns: TurnOptions | None = None,
     ranks: Ranks = ALONE,
+    in_flight: bool = False,
     halves: bool = False,
 ) -> GamesOnDevice:
     """Return what plays and learns many games at once, with the replay on the device that trains; this process is one
-    of `ranks`. With `halves`, an agent on a CPU that needs no noise plays Atari's games in halves if it is told to.
+    of `ranks`. `in_flight` says that there may be a checkpoint while actions are, and with `halves`, an agent on a CPU
+    that needs no noise plays Atari's games in halves if it is told to.
 
     Raises:
         UserError: there is no such game or device, or games or replay do not fit.
@@ -163,10 +165,11 @@ def games_on_device(
     halve = partial(halves_of, elsewhere=elsewhere) if apart else None
     wait = first_calls(device)
     try:
-        groups = None if turns is None else turns.game_groups
-        envs, note = build_games(game, vector, seeds.env, groups=groups, halve=halve)
+        envs, note = build_games(game, vector, seeds.env, halve=halve)
     finally:
         wait()
+    if in_flight and not isinstance(envs, InFlight):
+        envs = InFlight((envs,))
     form = PLAIN if update is None else fastest_form(update.precision, device)
     learner = build_learner(
         *(seeds, dqn, envs.obs_shape, envs.num_actions, device, form, update, agent, parts),
@@ -361,7 +364,7 @@ def schedule_of(
     learner: DQNLearner,
     replay: DeviceReplay,
 ) -> Callable[[int], None]:
-    """Return what sets, at an env step, all that changes with env steps: the step size, and beta with priorities."""
+    """Return what sets, at an env step, all that changes with env steps: the learning rate, and priorities' beta."""
     final = None if update is None else update.final_learning_rate
     over = 1 if update is None else update.learning_rate_decay
     written: dict[str, float] = {}  # writing to a device costs a part of a step, even what is there already
@@ -373,7 +376,7 @@ def schedule_of(
 
     def schedule(env_steps: int) -> None:
         if final is not None:
-            write("step size", linear(env_steps, dqn.learning_rate, final, over), learner.set_learning_rate)
+            write("learning rate", linear(env_steps, dqn.learning_rate, final, over), learner.set_learning_rate)
         if parts is not None and isinstance(replay, PrioritizedReplay):
             first, last, rising = parts.importance_exponent, parts.importance_final, parts.importance_decay
             beta = first if rising is None else linear(env_steps, first, last, rising)

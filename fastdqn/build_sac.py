@@ -134,7 +134,7 @@ def _own_of(
     descent: Shared | Synced,
     begun: int,
 ) -> Owned:
-    """Return what one of several sessions has for itself; first weights are those of all."""
+    """Return what one of several sessions has for itself; initial weights are those of all."""
     device = torch.device("cpu")
     seeds = player_seeds(run.seed, number, begun)._replace(network=seeds_of(run.seed).network)
     games = build_vector_env(game, vector, seeds.env, continuous=True)

@@ -64,7 +64,7 @@ def centered_rmsprop_all(
     """Move the `means` of gradients and of their `squares`, and step each of `parameters`, as `CenteredRMSProp` does.
 
     Args:
-        lr: step size, a number or () on the device.
+        lr: learning rate, a number or () on the device.
     """
     _torch._foreach_lerp_(means, gradients, 1.0 - decay)
     _torch._foreach_mul_(squares, decay)

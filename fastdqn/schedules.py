@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 
 def linear_epsilon(env_step: int, start: float, final: float, decay_env_steps: int, delay_env_steps: int = 0) -> float:
     """Return epsilon at `env_step`: `max(final, start - env_step / decay_env_steps)`, counted after the delay.
@@ -47,8 +45,3 @@ def updates_due(since: int, until: int, every: int, initial: int) -> range:
     """
     first = max(since + 1, initial)
     return range(-(-first // every) * every, until + 1, every)
-
-
-def groups(env_steps: Sequence[int], most: int) -> list[Sequence[int]]:
-    """Return `env_steps` in groups of at most `most`, in their order."""
-    return [env_steps[i : i + most] for i in range(0, len(env_steps), most)]

@@ -1,4 +1,4 @@
-"""What whoever learns, and whoever carries it out, change of an optimiser: its step size, and where it continues."""
+"""What whoever learns, and whoever carries it out, change of an optimiser: learning rate, and where it continues."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float) -> None:
-    """Change the step size of all later steps, those of a graph too; does not wait for the device."""
+    """Change the learning rate of all later steps, those of a graph too; does not wait for the device."""
     for group in optimizer.param_groups:
         if isinstance(group["lr"], Tensor):
             group["lr"].fill_(learning_rate)
@@ -18,8 +18,8 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float) ->
 
 
 def load_optimizer(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
-    """Continue with the moments and the step size of `state`; how a step is carried out stays this device's choice, and
-    moments lie as their weights do, which optimisers in one kernel take for granted.
+    """Continue with the moments and the learning rate of `state`; how a step is carried out stays this device's choice,
+    and moments lie as their weights do, which optimisers in one kernel take for granted.
     """
     groups = optimizer.state_dict()["param_groups"]
     optimizer.load_state_dict({"state": state["state"], "param_groups": groups})

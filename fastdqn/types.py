@@ -79,19 +79,6 @@ class Batch(NamedTuple):
     slot: torch.Tensor | None = None  # (B,) int64, where each is kept, so that its priority can be written back
 
 
-def parts_of(batch: Batch, count: int) -> list[Batch]:
-    """Return `batch` in `count` parts of the same size, which are views of it.
-
-    Raises:
-        ValueError: it cannot be shared out so.
-    """
-    size, rest = divmod(len(batch.action), count)
-    if rest:
-        raise ValueError(f"{len(batch.action)} transitions cannot be {count} parts of the same size")
-    pieces = [slice(i * size, (i + 1) * size) for i in range(count)]
-    return [Batch._make(None if tensor is None else tensor[piece] for tensor in batch) for piece in pieces]
-
-
 class EpisodeEnd(NamedTuple):
     """A finished game: its raw, unclipped score over all its lives, and its length."""
 

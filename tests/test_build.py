@@ -60,7 +60,8 @@ def test_a_replay_that_begins_anew_begins_with_what_was_received() -> None:
     options = parse("11_pong_in_seconds", "--num-envs", "2", "--env-threads", "1", "--replay-size", "9000")
     _, games, _, replay, *_ = games_on_device(
         *(options.run, options.game, options.dqn, options.pace, options.vector),
-        *(options.update, options.agent, options.parts, options.returns, options.turns),
+        *(options.update, options.agent, options.parts, options.returns),
+        in_flight=True,
     )
     first = games.reset().copy()
     replay.reset(first)

@@ -84,7 +84,7 @@ class Policy:
             return action, distribution.log_probability(action), values
 
     def probabilities(self, obs: Tensor) -> Tensor:
-        """Return the probabilities of numbered actions, (N, A)."""
+        """Return the probabilities of discrete actions, (N, A)."""
         with torch.no_grad():
             return self._outputs(obs)[0].softmax(dim=1)
 

@@ -44,7 +44,7 @@ class AveragedWeights(NothingUnfinished):
         """Look at the weights, after so many updates, if it is time to."""
         if self._share is None:
             return
-        if updates < EVERY:  # so that a run that ends before the first look does not leave its first weights
+        if updates < EVERY:  # so that a run that ends before the first look does not leave its initial weights
             copy_all(self._means, self._weights)
         elif updates % EVERY == 0:
             lerp_all(self._means, self._weights, max(self._share, EVERY / updates))

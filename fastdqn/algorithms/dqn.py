@@ -138,17 +138,13 @@ class DQNLearner(NothingUnfinished):
         """Return the actions (N,) of largest value for (N, C, H, W); noisy layers draw new noise, one for all games.
         Write these values to `largest`, (N,), if it is given.
         """
-        self.draw_acting_noise()
+        draw_noise(self._noisy_actor, self.noise)
         return self.greedy(obs, largest)
 
     def best(self, obs: Tensor) -> Tensor:
         """Return the actions (N,) of largest value for (N, C, H, W), noisy layers without their noise."""
         clear_noise(self._noisy_actor)
         return self.greedy(obs)
-
-    def draw_acting_noise(self) -> None:
-        """Draw new noise for the network that plays, if it has noisy layers."""
-        draw_noise(self._noisy_actor, self.noise)
 
     def greedy(self, obs: Tensor, largest: Tensor | None = None) -> Tensor:
         """Return the actions (N,) of largest value for (N, C, H, W), with the noise that there is; write these values
@@ -241,7 +237,7 @@ class DQNLearner(NothingUnfinished):
         self._keep_up()  # now: a graph would not
 
     def set_learning_rate(self, learning_rate: float) -> None:
-        """Change the step size of all later updates, graphed ones too; does not wait for the device."""
+        """Change the learning rate of all later updates, graphed ones too; does not wait for the device."""
         set_learning_rate(self.group.optimizer, learning_rate)
 
     def center_frames(self, mean: Tensor) -> None:

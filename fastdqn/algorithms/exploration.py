@@ -140,18 +140,16 @@ class VectorEpsilonGreedy(_Exploring):
 
     def act(self, epsilon: NDArray[np.float64]) -> NDArray[np.int64]:
         """Return N actions in [0, A), int64, for N probabilities to explore."""
-        return self.chosen(self.draw(epsilon), self.greedy)
-
-    def draw(self, epsilon: NDArray[np.float64]) -> Exploring:
-        """Draw what `chosen` needs to know of chance, for the probabilities of some games to explore."""
-        return self._rng.random(len(epsilon)) < epsilon, self._rng.integers(self._num_actions, size=len(epsilon))
-
-    def chosen(self, drawn: Exploring, greedy: Callable[[], NDArray[np.int64]]) -> NDArray[np.int64]:
-        """Return the actions of some of the games, for what was drawn for them, and by their own `greedy`."""
-        explore, actions = drawn
+        explore, actions = self.draw(epsilon)
         if explore.all() and not self.always:
             return actions
-        return np.where(explore, actions, greedy())
+        return np.where(explore, actions, self.greedy())
+
+    def draw(self, epsilon: NDArray[np.float64]) -> Exploring:
+        """Return what is drawn by chance for N probabilities to explore, of games whose actions somebody else chooses,
+        too.
+        """
+        return self._rng.random(len(epsilon)) < epsilon, self._rng.integers(self._num_actions, size=len(epsilon))
 
 
 def actions_for(act: Callable[[Tensor], Tensor], obs: Tensor) -> NDArray[np.int64]:

@@ -14,7 +14,7 @@ class Form:
     channels_last: bool = False  # convolutions over (N, H, W, C)
     fused: bool = False  # Adam in one kernel
     bf16: bool = False  # the network's body in bfloat16; its last layer, targets, loss and optimiser stay float32
-    capturable: bool = False  # the step size is read from the device: it may change between replays of a graph
+    capturable: bool = False  # the learning rate is read from the device: it may change between replays of a graph
 
     def describe(self, device: torch.device) -> str:
         """Return one line about the precision of an update on `device`."""

@@ -131,7 +131,7 @@ class PPOLearner(A2CLearner):
         self._normalise = normalise
 
     def set_learning_rate(self, learning_rate: float) -> None:
-        """Change the step size of all later updates."""
+        """Change the learning rate of all later updates."""
         set_learning_rate(self.group.optimizer, learning_rate)
 
     def state(self) -> dict[str, Any]:

@@ -19,7 +19,7 @@ class CenteredRMSProp(torch.optim.Optimizer):
 
     Args:
         parameters: all on one device.
-        lr: step size; on the device, () float32, if it may change between two replays of a CUDA graph.
+        lr: learning rate; on the device, () float32, if it may change between two replays of a CUDA graph.
         epsilon: as above.
         decay: share of the means that is kept at each step.
     """

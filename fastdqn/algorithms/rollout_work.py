@@ -61,7 +61,7 @@ class RolloutWork(NothingUnfinished):
         batch_size: samples of an update.
         epochs: times that each sample is learnt from.
         learning_rate: at the start.
-        decay: env steps over which the step size falls to 0; None or 0 for never.
+        decay: env steps over which the learning rate falls to 0; None or 0 for never.
     """
 
     name = "work"

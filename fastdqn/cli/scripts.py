@@ -247,7 +247,7 @@ def _with_stop_score(options: OptionsT, words: Sequence[str]) -> OptionsT:
 
 def _completed(options: OptionsT) -> OptionsT:
     """Return `options` with what the machine or other options settle, which a resumed run keeps: the numbers of games,
-    players and sessions, and the env steps over which beta rises or PPO's step size falls.
+    players and sessions, and the env steps over which beta rises or PPO's learning rate falls.
 
     Raises:
         UserError: beta rises over the whole run, which has no limit, or players cannot share an update out.

@@ -101,10 +101,10 @@ for _synonym in _TABLE:
 _SCRIPTS = {
     "09, 41 and 42": "processes engine engine-address rank-timeout",
     "10": "variant seeds",
-    "10 to 12": "network init act-with gradient-threads report-env-steps held-out dueling noisy noise noisy-sigma "
+    "10 to 12": "network init act-with report-env-steps held-out dueling noisy noise noisy-sigma "
     "prioritized priority-exponent priority-floor priority-measure importance-exponent importance-final "
     "importance-decay distributional atoms value-min value-max",
-    "11": "game-groups freeze-share freeze-slack",
+    "11": "freeze-share freeze-slack",
     "11 and 12": "block-steps refresh-env-steps refresh-turns refresh-delay",
     "12": "reset-updates reset-keep reset-until first-n-step first-gamma horizon-updates evaluation-games "
     "evaluation-envs final-average",

@@ -27,7 +27,7 @@ class Watch:
     """Draw the value of each action, or for an actor-critic its probability, or the numbers of a continuous one, beside
     the screen."""
     untrained: bool = False
-    """Play with first weights, as the run began, instead of its trained ones."""
+    """Play with initial weights, as the run began, instead of its trained ones."""
     weights: Literal["newest", "best"] = "newest"
     """newest: of the end or the newest checkpoint; best: of when the mean of 100 games was highest, which runs of 32
     keep."""

@@ -1,4 +1,4 @@
-"""Environments that Gymnasium knows by an id and that show vectors: with numbered actions, say CartPole-v1, or with
+"""Environments that Gymnasium knows by an id and that show vectors: with discrete actions, say CartPole-v1, or with
 continuous ones, say Pendulum-v1.
 """
 

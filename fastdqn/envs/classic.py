@@ -144,7 +144,7 @@ class FireReset(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 class ProcessFrame84(gymnasium.ObservationWrapper[Any, Any, Any]):
-    """Turns an RGB screen into 84x84 luminance: float32 arithmetic, 84x110 by area, rows 18 to 102 kept.
+    """Turns an RGB screen into 84x84 luminance: float32 arithmetic, 84x110 by area, rows 18 to 101 kept.
 
     Takes uint8 (H, W, 3), returns uint8 (84, 84, 1).
     """

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from fastdqn import process
 from fastdqn.envs import games
 from fastdqn.envs.build import build_env, describe
+from fastdqn.envs.in_flight import InFlight
 from fastdqn.envs.serial import SerialVector
-from fastdqn.envs.turns import Turns
 from fastdqn.envs.vector import AtariVector, VectorEnv, check_num_envs
 from fastdqn.errors import UserError
 from fastdqn.options.game import GameOptions, VectorOptions
@@ -29,17 +29,15 @@ def build_games(
     vector: VectorOptions,
     seed: np.random.SeedSequence,
     continuous: bool | None = False,
-    groups: int | None = None,
     halve: Halve | None = None,
 ) -> tuple[VectorEnv, str]:
-    """Return the games, each with a seed of its own, and one line that says how they are presented. With a number of
-    `groups`, which divides theirs, they can take turns; an even number of emulators in one group are put together by
-    `halve`, if it is given.
+    """Return the games, each with a seed of its own, and one line that says how they are presented. An even number of
+    emulators are put together by `halve`, if it is given.
 
     Raises:
         UserError: there is no such game, or not memory enough for so many.
     """
-    envs = build_vector_env(game, vector, seed, continuous, groups, halve)
+    envs = build_vector_env(game, vector, seed, continuous, halve)
     return envs, describe_games(envs, game)
 
 
@@ -48,22 +46,20 @@ def build_vector_env(
     vector: VectorOptions,
     seed: np.random.SeedSequence,
     continuous: bool | None = False,
-    groups: int | None = None,
     halve: Halve | None = None,
 ) -> VectorEnv:
     """Return as many games as `vector` says, each with a seed of its own: Atari's in the emulator's threads,
     others one after the other. With `continuous` their actions are numbers from -1 to 1, with None what they have.
-    Groups and halves are as of `build_games`.
+    Halves are as of `build_games`.
 
     Raises:
         UserError: there is no such game, or not memory enough for so many.
     """
-    count, among = num_envs_of(vector), groups or 1
+    count = num_envs_of(vector)
     check_num_envs(count)
-    if halve is not None and groups == 1 and count % 2 == 0 and games.is_atari(game.name):
-        return Turns((halve(partial(build_group, game, vector, seed, among=2)),))
-    parts = [build_group(game, vector, seed, number, among, continuous) for number in range(among)]
-    return parts[0] if groups is None else Turns(parts)
+    if halve is not None and count % 2 == 0 and games.is_atari(game.name):
+        return halve(partial(build_group, game, vector, seed, among=2))
+    return build_group(game, vector, seed, 0, 1, continuous)
 
 
 def build_group(
@@ -142,8 +138,6 @@ def describe_games(envs: VectorEnv, game: GameOptions) -> str:
     how = f" in {envs.threads} emulator threads" if envs.threads else ", stepped in turn"
     shown = f"vectors of {side} numbers" if len(envs.obs_shape) == 1 else f"{side}x{side} frames"
     games = "one game" if envs.num_envs == 1 else f"{envs.num_envs} games at once{how}"
-    if isinstance(envs, Turns) and len(envs.groups) > 1:
-        games += f", in {len(envs.groups)} groups that take turns"
-    elif isinstance(envs, Turns) and isinstance(envs.groups[0], Turns):
+    if isinstance(envs, InFlight):
         games += ", in halves that can play apart"
     return describe(game, f"{games}, {shown}", 0 if envs.threads else 1)  # ale-py begins at 0

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 
 from fastdqn import process
-from fastdqn.execution.side_by_side import begin_thread
+from fastdqn.execution.devices import flush_denormals
 
 
 class Background:
@@ -24,7 +24,7 @@ class Background:
     """
 
     def __init__(self, cores: int) -> None:
-        self._pool = ThreadPoolExecutor(1, "background", initializer=begin_thread, initargs=(1,)) if cores > 1 else None
+        self._pool = ThreadPoolExecutor(1, "background", initializer=_begin_thread) if cores > 1 else None
         self._left: deque[Callable[[], None]] = deque()
 
     def __enter__(self) -> Background:
@@ -70,3 +70,9 @@ class Background:
 def background_on(device: torch.device) -> Background:
     """Return it for pieces that compute on `device`: a GPU is better served with all of them at once."""
     return Background(process.cores() if device.type == "cpu" else 1)
+
+
+def _begin_thread() -> None:
+    """Let PyTorch compute in one thread here, and tiny numbers be zero."""
+    torch.set_num_threads(1)
+    flush_denormals()

@@ -7,11 +7,11 @@ import ctypes
 import sys
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from fastdqn import process
 from fastdqn.errors import UserError
-from fastdqn.execution.side_by_side import flush_denormals
 
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3  # malloc.h
 
@@ -95,6 +95,18 @@ def keep_freed_memory() -> None:
         mallopt(M_MMAP_THRESHOLD, 32 * 2**20)
         mallopt(M_TRIM_THRESHOLD, 2**30)
         mallopt(M_TOP_PAD, 64 * 2**20)
+
+
+def flush_denormals() -> None:
+    """Let numbers below 1e-38 be zero in this thread and in those that it starts from now on; where that is not to be
+    had, nothing.
+
+    Adam's first moments of weights that no longer get a gradient shrink by a tenth an update until rounding holds them
+    at 1e-45, for ever, and such numbers are slow to compute with.
+    """
+    for kind in (np.float32, np.float64):
+        np.finfo(kind)  # older numpy looks at the smallest numbers then, and would warn of zeros
+    torch.set_flush_denormal(True)
 
 
 def _name_of(device: str | None, cuda: bool) -> str:

@@ -20,11 +20,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fastdqn.envs.turns import Turns, together
+from fastdqn.envs.in_flight import InFlight, together
 from fastdqn.envs.vector import VectorEnv
 from fastdqn.errors import RunError
+from fastdqn.execution.devices import flush_denormals
 from fastdqn.execution.processes import ChildProcess, Outbox, Request, sharing
-from fastdqn.execution.side_by_side import flush_denormals
 from fastdqn.states import NothingUnfinished
 from fastdqn.types import Came, Frame, VectorStep
 
@@ -177,7 +177,7 @@ class HalfElsewhere(NothingUnfinished):
         return answer
 
 
-class Halves(Turns):
+class Halves(InFlight):
     """Games in two halves, which are sent their actions and received together, or play by themselves; a context
     manager, which ends the process of the second.
 
@@ -215,7 +215,7 @@ class Halves(Turns):
 
     def play(self, stacks: Tensor, draws: Draws) -> list[Came]:
         """Play a round for each of `draws` with the actions of largest value; return what came of them. No actions may
-        be under way.
+        be in flight. Here PyTorch computes in one thread: each half has a core.
 
         Args:
             stacks: what all games show, (N, C, H, W) uint8.
@@ -230,16 +230,16 @@ class Halves(Turns):
             wait = self._elsewhere.play(*second)  # begun first: it needs none of this process's time
         else:
             wait = partial(play_rounds, self._other, second[0], self._values, second[1])
-        played = (play_rounds(self._here, first[0], self._values, first[1]), wait())
-        return [together(came) for came in zip(*played, strict=True)]
-
-    def load(self, state: Mapping[str, Any]) -> NDArray[np.bool_]:
-        """Play the running games again, and continue from there; return which, (N,), begin anew: all if they were not
-        in halves.
-        """
-        if "groups" in state:
-            return super().load(state)
-        return np.concatenate(self.load_groups([{"groups": ()}] * 2))
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            played = (play_rounds(self._here, first[0], self._values, first[1]), wait())
+        finally:
+            torch.set_num_threads(threads)
+        return [
+            Came(np.concatenate([one.actions, other.actions]), together([one.step, other.step]))
+            for one, other in zip(*played, strict=True)
+        ]
 
     def load_groups(self, states: Sequence[Mapping[str, Any]]) -> list[NDArray[np.bool_]]:
         """Play the running games again, of both halves at a time."""

@@ -227,7 +227,7 @@ class Ranks(Exchanges):
             self._presence.fail(f"{lines}\nRank {self.rank} failed; its traceback is above.")
 
     def _share_moments(self, optimizer: torch.optim.Optimizer) -> None:
-        """Let `optimizer` have rank 0's moments, and its step size."""
+        """Let `optimizer` have rank 0's moments, and its learning rate."""
         data = b""
         if self.first:
             written = io.BytesIO()

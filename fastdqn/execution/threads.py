@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import torch
+from torch import Tensor
 
-from fastdqn.execution.side_by_side import Replicable
-from fastdqn.types import Batch
+from fastdqn.seam import Group
+from fastdqn.types import Batch, Metrics
 
 TRIALS = 12
 """Batches on which gradients and values are compared."""
+
+
+class Replicable(Protocol):
+    """A learner of which there can be replicas: the very same weights, with gradients and noise of their own."""
+
+    device: torch.device
+    group: Group
+    noise: torch.Generator
+
+    def gradient(self, group: Group, batch: Batch) -> Metrics: ...
+    def replica(self, number: int) -> Any: ...
+    def acting_values(self, obs: Tensor) -> Tensor: ...
 
 
 class Threads:

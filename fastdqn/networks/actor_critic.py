@@ -14,7 +14,7 @@ HIDDEN = 64
 """Units of each of the two hidden layers where vectors are observed (Schulman et al. 2017, section 6.1)."""
 
 POLICY_GAIN = 0.01
-"""Of the policy's last layer, where first weights are orthogonal."""
+"""Of the policy's last layer, where initial weights are orthogonal."""
 
 
 class WithDeviation(nn.Module):
@@ -79,7 +79,7 @@ def actor_critic(
     not `numbered` the policy says a normal distribution of vectors of A numbers.
 
     With `center_frames` a mean frame, zero until somebody sets it, is subtracted; pixels are divided by `frame_scale`.
-    First weights may be `orthogonal`, as in `ActorCritic`.
+    Initial weights may be `orthogonal`, as in `ActorCritic`.
     """
     if len(obs_shape) == 1:
         policy, value = (_perceptron(obs_shape[0], outputs, hidden) for outputs in (num_actions, 1))

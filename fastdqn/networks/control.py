@@ -22,7 +22,7 @@ class GaussianActor(nn.Module):
         num_actions: A.
         generator: on the CPU.
         hidden: units of each of the two hidden layers.
-        orthogonal: whether first weights are orthogonal and biases 0 (Saxe et al. 2014).
+        orthogonal: whether initial weights are orthogonal and biases 0 (Saxe et al. 2014).
     """
 
     def __init__(
@@ -72,7 +72,7 @@ def _perceptron(inputs: int, outputs: int, hidden: int) -> nn.Sequential:
 
 
 def _draw(network: nn.Module, generator: torch.Generator, orthogonal: bool) -> None:
-    """Draw the first weights."""
+    """Draw the initial weights."""
     if not orthogonal:
         draw_first_weights(network, generator)
         return

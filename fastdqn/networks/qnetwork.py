@@ -161,7 +161,7 @@ def draw_first_weights(module: nn.Module, generator: torch.Generator) -> None:
 
 
 def _bound(layer: nn.Conv2d | nn.Linear, init: str) -> float:
-    """Return how large the first weights of a layer may be."""
+    """Return how large the initial weights of a layer may be."""
     fan_in = layer.weight[0].numel()
     if init == "xavier":
         return math.sqrt(6.0 / (fan_in + layer.weight[:, 0].numel()))

@@ -36,7 +36,7 @@ class A2COptions(FrameOptions):
     """Advantage actor-critic. The defaults are Lapan's for Pong (2020, chapter 13)."""
 
     learning_rate: float = 1e-3
-    """Step size of Adam."""
+    """Learning rate of Adam."""
     adam_epsilon: float = 1e-3
     """Adam's epsilon, added to the root of its second moment."""
     gamma: float = 0.99
@@ -72,14 +72,13 @@ class A2COptions(FrameOptions):
 
 @dataclass(frozen=True)
 class PPOOptions(FrameOptions):
-    """Proximal policy optimisation. The defaults are Schulman et al.'s for Atari (2017, table 5), but for
-    4 epochs instead of 3, the clip, which stays, a weight of the value that counts the squared error whole, and first
-    weights."""
+    """Proximal policy optimisation. The defaults are Schulman et al.'s for Atari (2017, table 5), but for 4 epochs
+    instead of 3, a clip that stays the same, and a weight of 0.5 instead of 1 for the squared error of the value."""
 
     learning_rate: float = 2.5e-4
-    """Step size of Adam at the start."""
+    """Learning rate of Adam at the start."""
     learning_rate_decay: int | None = None
-    """Env steps over which the step size falls to 0, in a straight line; by default the whole run, to its limit
+    """Env steps over which the learning rate falls to 0, in a straight line; by default the whole run, to its limit
     --max-env-steps, or never without one, as with 0."""
     adam_epsilon: float = 1e-5
     """Adam's epsilon, added to the root of its second moment."""
@@ -107,7 +106,7 @@ class PPOOptions(FrameOptions):
     hidden: int = 64
     """Units of each of the two hidden layers where vectors are observed (Schulman et al. 2017)."""
     orthogonal: bool = False
-    """First weights are orthogonal and biases 0 (Saxe et al. 2014) instead of PyTorch's defaults."""
+    """Initial weights are orthogonal and biases 0 (Saxe et al. 2014) instead of PyTorch's defaults."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Arithmetic of the network's body where frames are observed; auto is bf16 on GPUs and processors that have
     instructions for it. Last layers, values, loss and optimiser are always float32, and so is everything on mps."""
@@ -228,8 +227,8 @@ _FRAMES: Mapping[str, Any] = {"max_env_steps": 50_000_000, "stop_score": None}  
 
 ACTOR_CRITICS: Mapping[str, ActorCriticPreset] = {
     "pong": ActorCriticPreset(
-        "Lapan 2020, chapter 13: 8 games a player, solved above 18; for PPO centred frames and a larger step size, by "
-        "this project (LOG.md)",
+        "Lapan 2020, chapter 13: 8 games a player, solved above 18; for PPO centred frames and a larger learning rate, "
+        "by this project (LOG.md)",
         {
             **_GAMES,
             "run": {"max_env_steps": 10_000_000, "stop_score": 18.0},

@@ -248,7 +248,7 @@ AGENTS: Mapping[AgentName, Agent] = {
         needs="parts",
     ),
     "100k-fast": Agent(
-        "this project: drq-eps with histograms of lambda-returns, a larger step size, a network of tiles, and "
+        "this project: drq-eps with histograms of lambda-returns, a larger learning rate, a network of tiles, and "
         "averaged weights in the end (LOG.md)",
         {
             "run": _RUN_100K,

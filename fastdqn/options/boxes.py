@@ -25,7 +25,7 @@ SAID: Mapping[str, str | None] = {
     "fresh_games": "Games that the final weights play with the mean action once the run is solved, off the clock; 0 "
     "for none.",
     "published": "Take the settings of the published runs over ranks, which scale with --processes W. On Pendulum-v1: "
-    "a step size of 1e-3 W, a replay of 32768 // W, batches of 2048, the first after 2048 // W env steps, 10,000 env "
-    "steps a process.",
+    "a learning rate of 1e-3 W, a replay of 32768 // W, batches of 2048, the first after 2048 // W env steps, 10,000 "
+    "env steps a process.",
 }
 """By field; None for those that do not apply. Where they are given all the same, most are refused."""

@@ -38,7 +38,7 @@ class DQNOptions:
     batch_size: int = 32
     """Transitions drawn from the replay for each env step (with --steps N, N times as many for each update)."""
     learning_rate: float = 1e-4
-    """Step size of the optimiser."""
+    """Learning rate of the optimiser."""
     gamma: float = 0.99
     """Discount of future rewards for each env step."""
     n_step: int = 1
@@ -66,7 +66,7 @@ class DQNOptions:
     """RMSProp's, added to the variance of the gradient under its root (Mnih et al. 2015: 0.01, for the sum of the
     gradients of 32 transitions; here they are averaged)."""
     weight_decay: float = 0.0
-    """Share of every weight but biases that a step takes off, times the step size (AdamW, Loshchilov & Hutter 2019;
+    """Share of every weight but biases that a step takes off, times the learning rate (AdamW, Loshchilov & Hutter 2019;
     Schwarzer et al. 2023 take 0.1)."""
     max_norm: float | None = None
     """The gradient is clipped to this norm; by default not at all."""
@@ -166,9 +166,9 @@ class UpdateOptions:
     """How much the brightness of the observations of an update varies: 1 plus this times a normal number between -2
     and 2 (Schwarzer et al. 2020: 0.05). With --center-frames what varies is how far they are from the mean frame."""
     final_learning_rate: float | None = None
-    """Step size of the optimiser at the end of --learning-rate-decay; by default it stays as it is."""
+    """Learning rate of the optimiser at the end of --learning-rate-decay; by default it stays as it is."""
     learning_rate_decay: int = 250_000
-    """Env steps over which the step size moves to --final-learning-rate, in a straight line."""
+    """Env steps over which the learning rate moves to --final-learning-rate, in a straight line."""
     crowded_threads: int | None = beside(None)
     """CPU threads that PyTorch trains with while other processes use this machine's cores; by default one where that
     changes no bit of what is learnt, and --threads elsewhere. A run that changes them elsewhere does not repeat."""
@@ -202,11 +202,6 @@ class AgentOptions:
     target it only plays, and gives the values that returns are made of."""
     act_with: Literal["online", "target"] = "online"
     """The network that plays; an averaged target network changes its mind less often (Schwarzer et al. 2023)."""
-    gradient_threads: int = 1
-    """Gradients computed at a time, each of an update of its own and in a thread of its own, and then applied one after
-    the other; on a CPU two are sooner done side by side than one after the other in two threads each. They share the
-    --threads, at least one each, and the target network is copied between two groups of them. A GPU computes one at a
-    time in any case."""
     report_env_steps: int = beside(20_000)
     """Env steps between two reports on what is inside: the mean value of held-out states, noise, priorities, atoms."""
     held_out: int = beside(1_000)
@@ -214,13 +209,12 @@ class AgentOptions:
 
     def describe(self) -> str:
         """Return a few words about the network."""
-        weights = "" if self.init == "pytorch" else f" with first weights by {self.init}"
+        weights = "" if self.init == "pytorch" else f" with initial weights by {self.init}"
         return f"{self.network} network{weights}"
 
     def check(self) -> None:
         """Raise UserError for a value out of range."""
         if self.target_average is not None and not 0.0 < self.target_average <= 1.0:
             raise UserError(f"--target-average must be above 0 and at most 1, not {self.target_average:g}.")
-        between(self.gradient_threads, 1, 64, "--gradient-threads")
         at_least(self.report_env_steps, 1, "--report-env-steps")
         between(self.held_out, 1, 100_000, "--held-out")

@@ -115,19 +115,6 @@ class VectorOptions:
 
 
 @dataclass(frozen=True)
-class TurnOptions:
-    """Games that take turns."""
-
-    game_groups: int = 1
-    """Groups of games that take turns: while actions are chosen for one, the emulators play the others. --num-envs is a
-    multiple of it, and each has at least one of the --env-threads."""
-
-    def check(self) -> None:
-        """Raise UserError for a value out of range."""
-        at_least(self.game_groups, 1, "--game-groups")
-
-
-@dataclass(frozen=True)
 class PlayerOptions:
     """A player in a process of its own."""
 

@@ -15,7 +15,7 @@ from fastdqn.options.actor_critic import A2COptions, GradientOptions, PieceOptio
 from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions, UpdateOptions
 from fastdqn.options.evaluation import EvaluationOptions
 from fastdqn.options.fields import LARGEST, changes_learning
-from fastdqn.options.game import GameOptions, PlayerOptions, TurnOptions, VectorOptions
+from fastdqn.options.game import GameOptions, PlayerOptions, VectorOptions
 from fastdqn.options.parts import FreezeOptions, PartOptions, ReturnOptions, SeriesOptions
 from fastdqn.options.ranks import RanksOptions
 from fastdqn.options.resets import ResetOptions
@@ -24,8 +24,10 @@ from fastdqn.options.sac import SACOptions, SessionOptions
 from fastdqn.options.trainer import TrainerOptions
 
 OptionsT = TypeVar("OptionsT")
-LATER = (RanksOptions, TurnOptions)
+LATER = (RanksOptions,)
 """Groups that runs of before there were any do not name; they have the defaults."""
+GONE: Mapping[str, Mapping[str, Any]] = {"agent": {"gradient_threads": 1}}
+"""By group, options that there are no more, and what they were where they were off: runs that say so are read."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +40,6 @@ class Groups:
     pace: PaceOptions | None = None
     player: PlayerOptions | None = None
     vector: VectorOptions | None = None
-    turns: TurnOptions | None = None
     update: UpdateOptions | None = None
     agent: AgentOptions | None = None
     parts: PartOptions | None = None
@@ -60,9 +61,6 @@ class Groups:
     def check(self) -> None:
         """Raise UserError, in one sentence, for options of different groups that contradict each other."""
         dqn = self.dqn
-        num_envs = None if self.vector is None else self.vector.num_envs
-        if self.turns is not None and num_envs is not None and num_envs % self.turns.game_groups:
-            raise UserError(f"--num-envs {num_envs} is no multiple of --game-groups {self.turns.game_groups}.")
         if self.sac is not None:
             if self.trainer is None and not float(self.sac.steps_per_update).is_integer():
                 raise UserError(
@@ -87,8 +85,6 @@ class Groups:
             self._check_returns(self.returns, dqn)
         if self.resets is not None and self.resets.first_gamma is not None and dqn.gamma == 1.0:
             raise UserError("--first-gamma moves 1 - gamma by a factor, which never comes to --gamma 1: give less.")
-        if self.agent is not None and self.agent.gradient_threads > 1:
-            self._check_gradient_threads(self.agent.gradient_threads, steps, dqn)
 
     @property
     def actor_critic(self) -> bool:
@@ -163,20 +159,6 @@ class Groups:
                 "--target-average and --act-with target go together: an average of the weights plays."
             )
 
-    def _check_gradient_threads(self, threads: int, steps: int, dqn: DQNOptions) -> None:
-        group = threads * steps
-        num_envs = None if self.vector is None else self.vector.num_envs
-        if num_envs is not None and num_envs < group:
-            raise UserError(
-                f"--gradient-threads {threads} needs as many updates in a round of the games, but --num-envs "
-                f"{num_envs} brings fewer with --steps {steps}; it must be at least {group}."
-            )
-        if self._copies_target and group > dqn.target_sync:
-            raise UserError(
-                f"--gradient-threads {threads} times --steps {steps} cannot be more than --target-sync "
-                f"{dqn.target_sync}: the target network would miss copies."
-            )
-
 
 def groups_of(options: Any) -> Groups:
     """Return those groups of a script's options that the library knows."""
@@ -230,7 +212,8 @@ def as_of_now(config: Mapping[str, Any]) -> dict[str, Any]:
         if group in kinds and isinstance(said, dict):
             known = cast(dict[str, Any], vars(kinds[group]()))
             values = cast(dict[str, Any], said)
-            gone = {name for name, value in values.items() if name not in known and value in (None, False)}
+            off = GONE.get(group, {})
+            gone = {key for key, value in values.items() if key not in known and value in (None, False, off.get(key))}
             found[group] = known | {name: value for name, value in values.items() if name not in gone}
     return found
 
@@ -251,7 +234,9 @@ def options_from(kind: type[OptionsT], config: Mapping[str, Any]) -> OptionsT:
             said = {}
         if not isinstance(said, Mapping):
             raise UserError(f"The run's options are damaged: {name!r} is no group of options.")
-        groups[name] = _filled(group, cast(Mapping[str, Any], said))
+        off = GONE.get(name, {})
+        values = cast(Mapping[str, Any], said).items()
+        groups[name] = _filled(group, {key: value for key, value in values if key not in off or value != off[key]})
     options: Any = kind(**groups)
     try:
         check(options)

@@ -31,9 +31,9 @@ def refuse_idle(groups: Groups, asked: Collection[str]) -> None:
     update, sac = groups.update, groups.sac
     stays = update is not None and update.final_learning_rate is None
     if stays and "--learning-rate-decay" in asked:
-        raise UserError("--learning-rate-decay says how fast the step size moves to --final-learning-rate; give both.")
-    if groups.evaluation is not None and groups.agent is not None and groups.agent.gradient_threads > 1:
-        raise UserError("--gradient-threads is not for 12, which makes one update after another.")
+        raise UserError(
+            "--learning-rate-decay says how fast the learning rate moves to --final-learning-rate; give both."
+        )
     learnt = ("--target-entropy", "--initial-temperature")
     if sac is not None and sac.temperature is not None and any(option in asked for option in learnt):
         raise UserError(

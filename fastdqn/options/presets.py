@@ -98,7 +98,7 @@ _GPU: Changes = {
     "update": {"learning_rate_decay": 100_000},
 }
 """What a GPU has time for while it waits for the games: a network twice as wide, twice as many samples, and returns
-that are computed anew twice as often, with which fewer env steps lead to policies as good; so the step size falls
+that are computed anew twice as often, with which fewer env steps lead to policies as good; so the learning rate falls
 sooner."""
 
 NO_EPSILON: Changes = {"dqn": {"epsilon_start": 0.0, "epsilon_final": 0.0}}

@@ -28,11 +28,11 @@ class RanksOptions:
     """Of Ray's cluster (head:6379, or auto on one of its machines) or of Spark's master (spark://head:7077, yarn); by
     default what RAY_ADDRESS or SPARK_MASTER says, or else this machine."""
     published: bool = False
-    """Take the settings of the published runs over ranks, which scale with --processes W. PPO on CartPole-v1: a step
-    size of 1e-3 W that stays, 32768 // W env steps a rollout, batches of 4096, 100,000 env steps a process. SAC on
-    Pendulum-v1: a step size of 1e-3 W, a replay of 32768 // W, batches of 2048, the first after 2048 // W env steps,
-    10,000 env steps a process. PPO on Pong, whatever W: 8 games of 128 steps a process, 4 epochs of 4 batches, a clip
-    of 0.1, and a step size of 2.5e-4 that falls to 0."""
+    """Take the settings of the published runs over ranks, which scale with --processes W. PPO on CartPole-v1: a
+    learning rate of 1e-3 W that stays, 32768 // W env steps a rollout, batches of 4096, 100,000 env steps a process.
+    SAC on Pendulum-v1: a learning rate of 1e-3 W, a replay of 32768 // W, batches of 2048, the first after 2048 // W
+    env steps, 10,000 env steps a process. PPO on Pong, whatever W: 8 games of 128 steps a process, 4 epochs of 4
+    batches, a clip of 0.1, and a learning rate of 2.5e-4 that falls to 0."""
     rank_timeout: float = beside(60.0)
     """Seconds for which the others wait for a living process that does not come, before it counts as hung."""
 

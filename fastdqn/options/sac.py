@@ -17,7 +17,7 @@ class SACOptions:
     steps, as in Stable-Baselines3."""
 
     learning_rate: float = 3e-4
-    """Step size of Adam, the same for actor, critics and temperature."""
+    """Learning rate of Adam, the same for actor, critics and temperature."""
     adam_epsilon: float = 1e-8
     """Adam's epsilon, added to the root of its second moment."""
     gamma: float = 0.99
@@ -46,7 +46,7 @@ class SACOptions:
     hidden: int = 256
     """Units of each of the two hidden layers of actor and critics (Haarnoja et al. 2018b)."""
     orthogonal: bool = False
-    """First weights are orthogonal and biases 0 (Saxe et al. 2014) instead of PyTorch's defaults."""
+    """Initial weights are orthogonal and biases 0 (Saxe et al. 2014) instead of PyTorch's defaults."""
 
     def check(self) -> None:
         """Raise UserError for a value out of range, or for values that contradict each other."""
@@ -135,7 +135,7 @@ _MUJOCO: Mapping[str, int] = {"replay_initial": 10_000}
 
 SAC_PRESETS: Mapping[str, SACPreset] = {
     "Pendulum-v1": SACPreset(
-        "rl-baselines3-zoo, hyperparams/sac.yml, for the step size; the score is this project's",
+        "rl-baselines3-zoo, hyperparams/sac.yml, for the learning rate; the score is this project's",
         {"run": {"max_env_steps": 50_000, "stop_score": -200.0}, "sac": {"learning_rate": 1e-3}},
     ),
     "MountainCarContinuous-v0": SACPreset(

@@ -20,9 +20,9 @@ class PrioritizedReplay:
     """A frame replay whose transitions are drawn in proportion to priority^exponent (Schaul et al. 2016, section 3.3).
 
     Each batch takes one draw from each of B equal parts of the total (appendix B.2.1). New transitions get the largest
-    priority there is now, so that each is drawn soon, unless the frames know their errors from playing. The importance
-    weights are (P(i) / min P)^-beta, those of the paper's algorithm 1 with the maximum over the batch instead of all
-    weights.
+    priority there is now, so that each is drawn soon, unless the frames' replay knows TD errors from the values that
+    the agent gave while it played. The importance weights are (P(i) / min P)^-beta, those of the paper's algorithm 1
+    with the maximum over the batch instead of all weights.
 
     Args:
         frames: the storage; its uniform draws are not used.
@@ -113,10 +113,6 @@ class PrioritizedReplay:
             raise IndexError("the replay holds no whole window yet")
         uniform = torch.rand(batch_size, dtype=torch.float64, generator=self.generator, device=self.device)
         return self.draw(uniform)
-
-    def sample_each(self, count: int, batch_size: int) -> list[Batch]:
-        """Return `count` batches as `sample` does; all are drawn before any priority changes."""
-        return [self.sample(batch_size) for _ in range(count)]
 
     def draw(self, uniform: Tensor) -> Batch:
         """Return the transitions that B numbers in [0, 1), (B,) float64, stand for, one in each B-th of the total."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -21,18 +21,18 @@ class Recorder:
     games would push out those that it is to learn from.
 
     The stacks that the agent acts on come from a few rows of frames of their own, so that they are the same whether
-    anything is stored or not, and are there before it is stored: `show` is called as soon as a group of games has made
-    its step, `add` once all have, and may wait until the games play again. After a pause the replay continues as after
-    a truncation: its last windows bootstrap from the last observation before the pause, and the first stacks after it
-    are filled up with zeros.
+    anything is stored or not, and are there before it is stored: `show` is called as soon as the games have made a
+    step, `add` may wait until they play again. After a pause the replay continues as after a truncation: its last
+    windows bootstrap from the last observation before the pause, and the first stacks after it are filled up with
+    zeros.
 
     Args:
         replay: that is learnt from.
-        shown: the newest frames of each group of the same games.
+        shown: the newest frames of the same games.
         least: env steps that the replay must hold before a pause takes effect.
     """
 
-    def __init__(self, replay: DeviceReplay, shown: Sequence[NewestStacks], least: int) -> None:
+    def __init__(self, replay: DeviceReplay, shown: NewestStacks, least: int) -> None:
         self.replay = replay
         self.returns = StoredReturns(replay)
         """Those of the replay; `note` calls theirs."""
@@ -45,10 +45,7 @@ class Recorder:
         """Begin with the games' first frames, (N, H, W) uint8."""
         self._missed = None
         self.replay.reset(frames)
-        first = 0
-        for shown in self._shown:
-            shown.reset(frames[first : first + shown.num_envs])
-            first += shown.num_envs
+        self._shown.reset(frames)
 
     def pause(self, paused: bool) -> None:
         """Store nothing from the next step on, or store again."""
@@ -59,9 +56,9 @@ class Recorder:
         """Whether nothing is stored."""
         return self._paused and len(self.replay) >= self._least
 
-    def show(self, number: int, came: Came) -> None:
-        """Show what came of the actions of group `number` in its newest observations."""
-        self._shown[number].add(*came)
+    def show(self, came: Came) -> None:
+        """Show what came of the actions of all games in the newest observations."""
+        self._shown.add(*came)
 
     def add(self, came: Came) -> None:
         """Store what came of the actions of all games; it has been shown."""
@@ -84,22 +81,21 @@ class Recorder:
             self._missed = None
         self.returns.note()
 
-    def stacks(self, number: int = 0) -> Tensor:
-        """Return the newest observations of group `number`, (N, C, H, W) uint8 on the device."""
-        return self._shown[number].stacks()
+    def stacks(self) -> Tensor:
+        """Return the newest observation of every game, (N, C, H, W) uint8 on the device."""
+        return self._shown.stacks()
 
     def state(self) -> dict[str, Any]:
         """Return everything that is stored or shown."""
         missed = [] if self._missed is None else [copied(self._missed)]
         # first, as it is to be fetched: its few rows are soon to be written over
-        shown = {f"shown {number}": one.state() for number, one in enumerate(self._shown)}
-        return {**shown, "replay": self.replay.state(), "paused": self._paused, "missed": missed}
+        shown = self._shown.state()
+        return {"shown": shown, "replay": self.replay.state(), "paused": self._paused, "missed": missed}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Continue from there."""
         self.replay.load(state["replay"])
-        for number, one in enumerate(self._shown):
-            one.load(state[f"shown {number}"])
+        self._shown.load(state["shown"])
         self._paused = bool(state["paused"])
         self._missed = state["missed"][0].numpy() if state["missed"] else None
 
@@ -110,5 +106,4 @@ class Recorder:
         self.replay.discard(envs)
         if envs is None:
             self._missed = None
-            for one in self._shown:
-                one.discard(None)
+            self._shown.discard(None)

@@ -24,7 +24,7 @@ from fastdqn.replay.memory import empty_frames, replay_device
 from fastdqn.replay.saving import RowSaver
 from fastdqn.replay.windows import Windows
 from fastdqn.states import Later, copied, set_generator, unpack
-from fastdqn.types import Batch, Frame, VectorStep, parts_of
+from fastdqn.types import Batch, Frame, VectorStep
 
 CANDIDATES = 4
 MOST_ACTIONS = 256
@@ -230,10 +230,6 @@ class FrameReplay:
         if self.starts()[1] < 0:
             raise IndexError("the replay holds no whole window yet")
         return self.transitions(*self.draw(batch_size))
-
-    def sample_each(self, count: int, batch_size: int) -> list[Batch]:
-        """Return `count` batches as `sample` does, drawn at once, which costs little more than one."""
-        return parts_of(self.sample(count * batch_size), count)
 
     def write_back(self, batch: Batch, priority: Tensor) -> None:
         """Do nothing: draws do not depend on how surprising a transition was."""

@@ -146,7 +146,7 @@ def load_agent(
         device: where the network is to be.
         own_game: the environment of one's own, module:function, that may be loaded; its name in the run's files is no
             reason to.
-        untrained: whether the agent is to have first weights, those of the run's seed, instead.
+        untrained: whether the agent is to have initial weights, those of the run's seed, instead.
         best: whether it is to have those of when the mean of 100 games was highest, instead of the newest.
 
     Raises:

@@ -35,7 +35,6 @@ _PHRASES = {
     "n_step": "{}-step returns",
     "network": "{} network",
     "noise": "{} noise",
-    "game_groups": "games in {} groups that take turns",
     "num_envs": "{} games at once",
     "steps": "an update every {} env steps",
     "max_env_steps": "until {} env steps",
@@ -45,7 +44,6 @@ _PHRASES = {
 }
 """Options whose values are said within words."""
 _WORDS: dict[tuple[str, Any], str] = {
-    ("game_groups", 1): "games in 1 group",
     ("precision", "auto"): "",
     ("precision", "bf16"): "with bf16",
     ("precision", "fp32"): "without bf16",

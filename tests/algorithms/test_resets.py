@@ -86,7 +86,7 @@ def test_a_reset_shrinks_the_torso_and_draws_the_rest_anew() -> None:
             if not name.startswith("torso."):
                 assert torch.equal(now, new)
     assert not any(value.any() for moments in learner.group.optimizer.state.values() for value in moments.values())
-    learner.update(batch)  # a first step once more: Adam moves every weight by the step size
+    learner.update(batch)  # a first step once more: Adam moves every weight by the learning rate
     moved = [(p - q).abs() for p, q in zip(learner.network.parameters(), fresh.parameters(), strict=True)][-1]
     assert moved.max().item() == pytest.approx(1e-4, rel=0.05)
 
@@ -111,7 +111,7 @@ def decayed(decay: float) -> DQNLearner:
 
 
 def test_weights_decay_and_biases_do_not() -> None:
-    """AdamW: each weight loses step size * decay of itself beside Adam's step."""
+    """AdamW: each weight loses learning rate * decay of itself beside Adam's step."""
     plain, ours, batch = decayed(0.0), decayed(0.1), random_batch(8)
     first = [p.detach().clone() for p in plain.network.parameters()]
     plain.update(batch)

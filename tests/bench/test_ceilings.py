@@ -30,7 +30,7 @@ def test_what_is_timed_has_the_options_of_a_script() -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ("--form", "fast", "--variant", "rainbow", "--network", "narrow", "--gradient-threads", "2"),
+        ("--form", "fast", "--variant", "rainbow", "--network", "narrow"),
         ("--form", "plain"),
         ("--form", "a2c"),
         ("--form", "ppo"),

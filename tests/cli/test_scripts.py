@@ -103,7 +103,6 @@ def test_bad_values_and_contradictions_are_one_sentence(argv: str) -> None:
 @pytest.mark.parametrize(
     ("script", "argv", "said"),
     [
-        ("12_atari_100k", "--num-envs 2 --gradient-threads 2", "--gradient-threads is not for 12"),
         ("09_cuda_graph", "--published", "--published has settings for PPO and soft actor-critic"),
         ("09_cuda_graph", "--stop-score nan", "--stop-score must be a finite number"),
         ("20_a2c", "--game NoSuch-v1", "and Gymnasium knows no such id"),

@@ -10,7 +10,6 @@ import pytest
 from fastdqn import process
 from fastdqn.envs import many
 from fastdqn.envs.many import build_centred, build_vector_env, mean_frame, num_envs_of
-from fastdqn.envs.turns import Turns
 from fastdqn.errors import UserError
 from fastdqn.options.game import GameOptions, VectorOptions
 from tests.helpers.scripts import parse
@@ -30,23 +29,6 @@ def test_how_many_games_and_threads(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(process, "cores", lambda cores=cores: cores)
         assert (num_envs_of(VectorOptions()), threads_of(VectorOptions())) == (games, threads)
     assert threads_of(VectorOptions(num_envs=3, env_threads=9)) == 3
-
-
-@pytest.mark.parametrize(
-    ("threads", "groups", "shares"),
-    [(4, 2, [2, 2]), (3, 2, [2, 1]), (7, 4, [2, 2, 2, 1]), (1, 2, [1, 1]), (16, 2, [4, 4])],
-)
-def test_groups_share_the_emulators_threads_out(threads: int, groups: int, shares: list[int]) -> None:
-    turns = build_vector_env(PONG, VectorOptions(num_envs=4 * groups, env_threads=threads), SEED, groups=groups)
-    assert isinstance(turns, Turns)
-    assert [group.threads for group in turns.groups] == shares
-
-
-def test_groups_of_games_are_equal() -> None:
-    with pytest.raises(UserError, match="--num-envs 16 is no multiple of --game-groups 3"):
-        parse("11_pong_in_seconds", "--game-groups", "3")
-    with pytest.raises(UserError, match="--num-envs 8 is no multiple of --game-groups 5"):
-        parse("11_pong_in_seconds", "--game-groups", "5", "--num-envs", "8")
 
 
 def test_more_games_than_memory_are_refused() -> None:

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from fastdqn.execution.background import Background
+from fastdqn.execution.devices import flush_denormals
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
 
@@ -93,3 +94,25 @@ def test_on_exit_what_nobody_waits_for_is_left_undone() -> None:
         assert begun.wait(20)
         threading.Timer(0.2, go.set).start()
     assert done == [0]
+
+
+def test_tiny_numbers_are_zero_in_the_background_too() -> None:
+    tiny = torch.full((64,), 1e-39)
+    torch.set_flush_denormal(False)
+    assert (tiny * 1.0).ne(0).all()
+    if not torch.set_flush_denormal(True):
+        pytest.skip("this processor cannot")
+    flush_denormals()
+    seen: list[tuple[int, bool]] = []
+    started = threading.Event()
+
+    def piece() -> None:
+        seen.append((threading.get_ident(), bool((tiny * 1.0).ne(0).any())))
+        started.set()
+
+    wait = Background(2).start([piece])
+    assert started.wait(20)
+    wait()
+    ((thread, found),) = seen
+    assert thread != threading.get_ident()
+    assert not found

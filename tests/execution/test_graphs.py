@@ -40,7 +40,7 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> t
 
 
 def losses_of(variant: Any, form: Form, device: torch.device, graphed: bool, batch_size: int = 32) -> list[float]:
-    """Ten updates, between which everything changes that a graph has to read from the device: step size, target
+    """Ten updates, between which everything changes that a graph has to read from the device: learning rate, target
     network, exponent of the weights, what the replay holds and where its oldest step is.
     """
     learner = learner_of(variant, form, device)
@@ -148,7 +148,7 @@ def _copied_pairs(learner: Any) -> None:
 def test_what_a_graph_would_not_notice_is_not_noticed(
     monkeypatch: pytest.MonkeyPatch, place: str | None, fault: Any, since: int
 ) -> None:
-    """What stands for CUDA freezes what a graph freezes: tensors that are replaced, and a step size of the host's."""
+    """What stands for CUDA freezes what a graph freezes: tensors that are replaced, a learning rate of the host's."""
     if place is not None:
         monkeypatch.setattr(place, fault)
     form = FAST if place is None else CAPTURABLE

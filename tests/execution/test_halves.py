@@ -14,8 +14,8 @@ import psutil
 import pytest
 import torch
 
+from fastdqn.envs.in_flight import InFlight
 from fastdqn.envs.many import build_group, build_vector_env
-from fastdqn.envs.turns import Turns
 from fastdqn.envs.vector import VectorEnv
 from fastdqn.errors import RunError
 from fastdqn.execution import halves as halves_module
@@ -166,7 +166,8 @@ def test_they_continue_where_they_were_here_or_elsewhere(halves: Halves, plain: 
 
 
 def test_games_that_were_not_in_halves_begin_anew_and_the_other_way_round(halves: Halves) -> None:
-    whole = build_vector_env(GameOptions(name="breakout"), VectorOptions(num_envs=GAMES, frame_size=SIDE), SEED)
+    options = VectorOptions(num_envs=GAMES, frame_size=SIDE)
+    whole = InFlight((build_vector_env(GameOptions(name="breakout"), options, SEED),))
     still = np.zeros(GAMES, np.int64)
     for games in (halves, whole):
         games.reset()
@@ -246,26 +247,34 @@ def test_no_room_for_what_is_shared_is_one_sentence(monkeypatch: pytest.MonkeyPa
         halves_of(partial(half_of, "pong"), elsewhere=True)
 
 
-def test_those_who_take_turns_know_what_halves_have_played_by_themselves(plain: Halves) -> None:
-    """As before them, between two actions, and in a state."""
-    games = Turns((plain,))
-    stacks = stacks_of(games)
+def test_what_halves_have_played_by_themselves_is_the_newest(plain: Halves) -> None:
+    """In a state, too."""
+    stacks = stacks_of(plain)
     plain.act_by(Weighed(plain.num_actions))
     for _ in range(2):
-        before = games.newest
+        before = plain.newest
         (*_, last) = plain.play(observed(stacks), draws_of(30, plain.num_actions, np.random.default_rng(0)))
-        assert (games.newest == last.step.frames).all() > (games.newest == before).all()
-        assert (games.newest_of(0) == games.newest).all()
-        state: Any = games.state()
-        assert (state["handed"][0].numpy() == last.step.frames).all()
-        games.send(np.zeros(GAMES, np.int64))
-        games.state()  # receives them
-        assert (games.newest == last.step.frames).all()
-        assert (games.recv().frames == games.newest).all()
+        assert (plain.newest == last.step.frames).all() > (plain.newest == before).all()
+        state: Any = plain.state()
+        shown = np.concatenate([said["frames"].numpy() for said in state["groups"]])
+        assert (shown == last.step.frames).all()
+        assert (state["sent"], state["early"], state["shown"]) == ([], [], [])
 
 
-def test_its_process_ends_with_it() -> None:
-    with halves_of(partial(half_of, "pong"), elsewhere=True) as games:
-        there = process_of(games)
-        assert there.is_running()
-    assert not there.is_running() or there.status() == psutil.STATUS_ZOMBIE
+def test_each_half_is_played_in_one_thread_of_pytorchs(plain: Halves) -> None:
+    """And afterwards there are as many as before."""
+    seen: list[int] = []
+
+    def values(obs: torch.Tensor) -> torch.Tensor:
+        seen.append(torch.get_num_threads())
+        return torch.zeros(len(obs), plain.num_actions)
+
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        plain.act_by(values)
+        plain.play(observed(stacks_of(plain)), draws_of(3, plain.num_actions, np.random.default_rng(0)))
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert seen == [1] * 6

@@ -82,7 +82,7 @@ def test_gradients_are_averaged_however_weights_lie(found: list[dict[str, Any]])
 
 
 def test_all_begin_with_what_rank_0_has(found: list[dict[str, Any]]) -> None:
-    """Weights, targets, temperature, Adam's moments and steps, and step sizes: the next update is the same, too."""
+    """Weights, targets, temperature, Adam's moments and steps, and learning rates: the next update is the same, too."""
     (first, first_moments, first_rates, first_after), (other, moments, rates, after) = (rank["begun"] for rank in found)
     assert apart(first, other) == 0.0
     assert len(first_moments) == len(moments) > 10

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -20,7 +19,7 @@ from fastdqn.algorithms.dqn import DQNLearner
 from fastdqn.algorithms.exploration import Exploring, VectorEpsilonGreedy
 from fastdqn.algorithms.freeze_trial import FreezeTrial
 from fastdqn.build import games_on_device
-from fastdqn.envs.turns import Turns
+from fastdqn.envs.in_flight import InFlight
 from fastdqn.errors import RunError, UserError
 from fastdqn.execution.halves import HalfElsewhere, Halves
 from fastdqn.replay.prioritized import PrioritizedReplay
@@ -41,8 +40,6 @@ LEARNT = 0.7  # mean score of Catch's last 100 games
         "--freeze-share 0.4",
         "--freeze-slack 1.1",
         "--network nature --frame-size 30",
-        "--network narrow --gradient-threads 0",
-        "--gradient-threads 65",
     ],
 )
 def test_bad_values_are_one_sentence(words: str) -> None:
@@ -50,11 +47,9 @@ def test_bad_values_are_one_sentence(words: str) -> None:
         parse("11_pong_in_seconds", *words.split())
 
 
-@pytest.mark.parametrize("groups", ["1", pytest.param("2", marks=pytest.mark.slow)])
-def test_it_learns_catch_and_is_then_frozen(tmp_path: Path, groups: str) -> None:
+def test_it_learns_catch_and_is_then_frozen(tmp_path: Path) -> None:
     """From three quarters of all games won on it learns nothing while it wins 0.9 of them, and it stays good."""
     words = (*RAINBOW_CATCH, "--device", "cpu", "--freeze-share", "0.9", "--epsilon-final", "0.03")
-    words = (*words, "--game-groups", groups)
     run = train("11_pong_in_seconds", tmp_path, *words, "--max-env-steps", "3200")
     result, episodes = summary(run), records(run, "episodes.jsonl")
     scores = [episode["score"] for episode in episodes]
@@ -67,7 +62,7 @@ def test_it_learns_catch_and_is_then_frozen(tmp_path: Path, groups: str) -> None
 
 
 def test_schedules_stand_still_while_it_is_frozen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Step size and beta, which are set after each step of the games."""
+    """Learning rate and beta, which are set after each step of the games."""
     seen: dict[str, list[tuple[bool, float]]] = {"rate": [], "beta": []}
     trial: list[FreezeTrial] = []
     observe = FreezeTrial.observe
@@ -98,10 +93,7 @@ def test_schedules_stand_still_while_it_is_frozen(tmp_path: Path, monkeypatch: p
     assert seen["beta"][-1][1] == pytest.approx(0.1 + 0.9 * passed / 4000, abs=0.01)
 
 
-@pytest.mark.parametrize("groups", [1, 2])
-def test_epsilon_is_that_of_the_env_step_that_is_played(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, groups: int
-) -> None:
+def test_epsilon_is_that_of_the_env_step_that_is_played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Though the step before is not counted yet when it is chosen; and what is logged is that of the step."""
     played: list[float] = []
     logged: list[float] = []
@@ -117,7 +109,7 @@ def test_epsilon_is_that_of_the_env_step_that_is_played(
 
     monkeypatch.setattr(VectorEpsilonGreedy, "draw", drawn)
     monkeypatch.setattr(Run, "played_vector", counted)
-    words = ("--num-envs", "4", "--game-groups", str(groups), "--epsilon-decay", "800", "--max-env-steps", "120")
+    words = ("--num-envs", "4", "--epsilon-decay", "800", "--max-env-steps", "120")
     train("11_pong_in_seconds", tmp_path, *SMALL, *words, "--replay-initial", "40", "--no-checkpoints")
     expected = [1.0 - env_step / 800 for env_step in range(1, 125)]
     assert played == pytest.approx(expected)
@@ -125,29 +117,29 @@ def test_epsilon_is_that_of_the_env_step_that_is_played(
 
 
 def test_games_are_in_halves_where_that_can_gain(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not for noisy layers, groups that take turns, an odd number of games, or an agent that is never frozen; with one
-    core or one thread of emulators without another process.
+    """Not for noisy layers, an odd number of games, or one's own; with one core or one thread of emulators without
+    another process.
     """
 
-    def halved(*words: str) -> list[bool]:
-        """Return whether each pair of halves has one elsewhere."""
+    def halved(*words: str) -> bool | None:
+        """Return whether one half is elsewhere; None without halves."""
         options = parse("11_pong_in_seconds", *SMALL, "--num-envs", "4", "--replay-initial", "64", *words)
         groups = (options.run, options.game, options.dqn, options.pace, options.vector, options.update, options.agent)
-        games = games_on_device(*groups, options.parts, options.returns, options.turns, halves=True).games
-        assert isinstance(games, Turns)
-        with contextlib.ExitStack() as stack:
-            halves = [stack.enter_context(group) for group in games.groups if isinstance(group, Halves)]
-            return [isinstance(pair.groups[1], HalfElsewhere) for pair in halves]
+        games = games_on_device(*groups, options.parts, options.returns, in_flight=True, halves=True).games
+        assert isinstance(games, InFlight)
+        if not isinstance(games, Halves):
+            return None
+        with games:
+            return isinstance(games.groups[1], HalfElsewhere)
 
     monkeypatch.setattr(process, "cores", lambda: 1)
-    assert halved() == [False]
+    assert halved() is False
     monkeypatch.setattr(process, "cores", lambda: 2)
-    assert halved() == [True]
-    assert halved("--env-threads", "1") == [False]
-    assert not halved("--noisy")
-    assert not halved("--game-groups", "2")
-    assert not halved("--num-envs", "3")
-    assert not halved("--game", game_of(Dots).name)
+    assert halved() is True
+    assert halved("--env-threads", "1") is False
+    assert halved("--noisy") is None
+    assert halved("--num-envs", "3") is None
+    assert halved("--game", game_of(Dots).name) is None
 
 
 def test_an_agent_is_frozen_alike_in_one_process_and_in_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,7 +117,7 @@ def test_41_learns_vectors_and_resumes_bit_for_bit(tmp_path: Path) -> None:
     assert learnt(whole) == learnt(half)
     trained = arrays_of(whole)["policy.log_std"]
     assert trained.shape == (1,)
-    assert trained != 0.0 == first.policy.log_std.item()  # first weights are not what was trained
+    assert trained != 0.0 == first.policy.log_std.item()  # initial weights are not what was trained
     assert not any(bool(one.any()) for name, one in first.named_parameters() if name.endswith("bias"))  # orthogonal
     assert {"approx_kl", "clip_fraction", "explained_variance"} <= set(learnt(whole)[2])
 

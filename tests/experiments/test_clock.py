@@ -12,7 +12,6 @@ from fastdqn import process
 from fastdqn.algorithms import freeze_trial
 from fastdqn.algorithms.dqn import DQNLearner
 from fastdqn.envs.vector import AtariVector
-from fastdqn.execution.side_by_side import SeveralGradients
 from fastdqn.types import VectorStep
 from tests.helpers.scripts import records, summary, train
 
@@ -80,7 +79,7 @@ def test_a_frozen_agents_hundred_games_are_different_ones(tmp_path: Path, monkey
     def values(obs: torch.Tensor) -> torch.Tensor:
         return torch.nn.functional.one_hot(torch.from_numpy(follow(obs[:, -1].numpy())), 6)
 
-    monkeypatch.setattr(SeveralGradients, "act", lambda _, obs, __=None: values(obs).argmax(dim=1))
+    monkeypatch.setattr(DQNLearner, "act", lambda _, obs, __=None: values(obs).argmax(dim=1))
     monkeypatch.setattr(DQNLearner, "still_values", lambda _: values)
     monkeypatch.setattr(process, "cores", lambda: 1)  # so that all games are played here
     scorer = Scorer(monkeypatch)

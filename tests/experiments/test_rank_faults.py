@@ -238,7 +238,7 @@ def test_a_rank_that_hangs(tmp_path: Path, script: str, rank: str) -> None:
 
 @pytest.mark.parametrize("what", ["moment", pytest.param("weight", marks=pytest.mark.slow)])
 def test_a_rank_that_drifts_by_one_bit_is_found_at_the_next_record(tmp_path: Path, what: str) -> None:
-    """With so small a step size that weights stay as they are: of a moment nothing else is seen."""
+    """With so small a learning rate that weights stay as they are: of a moment nothing else is seen."""
     words = (*FAULTY, *TWO, "--num-envs", "1", "--learning-rate", "1e-30", "--no-checkpoints")
     fault = {"TOY_FAULT": what, "TOY_RANK": "1", "TOY_FRAME": "50"}
     with started("41_ppo_ranks", tmp_path, *words, env=fault) as run:

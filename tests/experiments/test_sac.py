@@ -144,7 +144,7 @@ def test_one_of_ones_own_by_its_module_and_id(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_policy_that_learns_nothing_stays_where_it_was(tmp_path: Path) -> None:
-    """The control: with a step size of next to nothing the task is not learnt."""
+    """The control: with a learning rate of next to nothing the task is not learnt."""
     with registered(Reach=Reach):
         run = train(SCRIPT, tmp_path, *REACH, "--learning-rate", "1e-12", "--max-env-steps", "300")
         evaluate_runs(Evaluate(runs=(run,), episodes=20, num_envs=20))

@@ -87,7 +87,7 @@ def test_a_short_task_is_learnt_by_two(tmp_path: Path, way: str) -> None:
 
 
 def test_two_that_learn_nothing_stay_where_they_were(tmp_path: Path) -> None:
-    """The control: with a step size of next to nothing the task is not learnt."""
+    """The control: with a learning rate of next to nothing the task is not learnt."""
     _, score = reach(tmp_path, "--learning-rate", "1e-12", "--max-env-steps", "300")
     assert score < LEARNT - 0.5
 

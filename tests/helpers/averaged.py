@@ -6,7 +6,7 @@ import torch
 
 from fastdqn.algorithms.descent import Local
 from fastdqn.seam import Learner
-from fastdqn.types import Batch, Metrics, parts_of
+from fastdqn.types import Batch, Metrics
 
 
 class Averaged:
@@ -21,7 +21,7 @@ class Averaged:
         made: list[Metrics] = []
         for group in self.learner.groups():
             gradients: list[list[torch.Tensor]] = []
-            for half in parts_of(batch, 2):
+            for half in _halves(batch):
                 made.append(self.learner.gradient(group, half))
                 gradients.append([parameter.grad for parameter in group.parameters if parameter.grad is not None])
             for parameter, first, second in zip(group.parameters, *gradients, strict=True):
@@ -30,3 +30,12 @@ class Averaged:
             self.learner.stepped(group)
         scalars = {name: (value + made[1].scalars[name]) / 2 for name, value in made[0].scalars.items()}
         return Metrics(scalars, torch.cat([metrics.priority for metrics in made]))
+
+
+def _halves(batch: Batch) -> list[Batch]:
+    half, rest = divmod(len(batch.action), 2)
+    assert not rest
+    return [
+        Batch._make(None if tensor is None else tensor[part] for tensor in batch)
+        for part in (slice(0, half), slice(half, None))
+    ]

@@ -2,9 +2,10 @@
 
 A CUDA graph keeps kernels with the addresses of their tensors, and the numbers that the host handed over when they were
 recorded. On the CPU the same is kept here, operation by operation, and a replay does all of them again into the same
-memory. So whatever would be frozen in a graph is frozen here (a step size that is a Python number, a tensor that was
-replaced instead of overwritten), and what a graph cannot hold is an error here, too: waiting for a value, copying from
-the host, random numbers of a generator that the graph was not told of. Kernels, streams and events are not tried out.
+memory. So whatever would be frozen in a graph is frozen here (a learning rate that is a Python number, a tensor that
+was replaced instead of overwritten), and what a graph cannot hold is an error here, too: waiting for a value, copying
+from the host, random numbers of a generator that the graph was not told of. Kernels, streams and events are not tried
+out.
 """
 
 from __future__ import annotations

@@ -223,7 +223,7 @@ def moments(learner: Any) -> list[torch.Tensor]:
 
 
 def _begin(ranks: Ranks) -> list[Any]:
-    """Rank 0 resumes after three updates, rank 1 is new, with other weights and another step size."""
+    """Rank 0 resumes after three updates, rank 1 is new, with other weights and another learning rate."""
     learner = sac()
     for i in range(SEVERAL if ranks.first else 0):
         learner.update(control_batch(i))

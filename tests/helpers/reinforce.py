@@ -28,7 +28,7 @@ from fastdqn.states import NothingUnfinished, on_cpu, set_generator
 @dataclass(frozen=True)
 class ReinforceOptions:
     step_size: float = 0.02
-    """Step size of Adam."""
+    """Learning rate of Adam."""
     episodes: int = 8
     """Episodes for each update."""
 

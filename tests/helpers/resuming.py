@@ -21,7 +21,7 @@ QUIET = ("--threads", "1", "--checkpoint-minutes", "None", "--log-seconds", "100
 FEW = (*QUIET, "--batch-size", "8", "--replay-initial", "20", "--replay-size", "150")
 """Of soft actor-critic."""
 RAINBOW = (
-    *(*PLAIN, "--num-envs", "3", "--env-threads", "2", "--steps", "1", "--gradient-threads", "2"),
+    *(*PLAIN, "--num-envs", "3", "--env-threads", "2", "--steps", "1"),
     *("--variant", "rainbow", *NARROW, "--report-env-steps", "50", "--held-out", "20", "--importance-decay", "260"),
 )
 

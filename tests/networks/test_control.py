@@ -1,4 +1,4 @@
-"""The networks of soft actor-critic: shapes, bounds, what a seed fixes, and orthogonal first weights."""
+"""The networks of soft actor-critic: shapes, bounds, what a seed fixes, and orthogonal initial weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The network: its size, its first weights, its dueling head."""
+"""The network: its size, its initial weights, its dueling head."""
 
 from __future__ import annotations
 

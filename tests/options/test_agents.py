@@ -198,7 +198,9 @@ def test_dopamines_rainbow_has_three_parts_and_one_beta() -> None:
     assert (parts.atoms, parts.value_min, parts.value_max) == (51, -10.0, 10.0)
     assert parts.priority_measure == "cross-entropy"
     assert (options.agent.network, options.agent.init) == ("dopamine", "dopamine")
-    said = "parts: dopamine network with first weights by dopamine, prioritized by cross-entropy (alpha 0.5, beta 0.5)"
+    said = (
+        "parts: dopamine network with initial weights by dopamine, prioritized by cross-entropy (alpha 0.5, beta 0.5)"
+    )
     assert parts.describe(options.agent.describe(), options.dqn.double).startswith(said)
     dqn = parse("10_rainbow", "--agent", "dopamine-dqn").agent
     assert (dqn.network, dqn.init) == ("dopamine", "xavier")

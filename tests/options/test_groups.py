@@ -34,3 +34,13 @@ def test_options_survive_config_json(runs: TrainedRuns) -> None:
 def test_the_options_of_every_script_survive_config_json(script: str) -> None:
     options = parse(script, "--seed", "7", "--runs-dir", "elsewhere", "--batch-size", "9")
     assert options_from(loaded(script).options_type, json.loads(json.dumps(plain(options)))) == options
+
+
+def test_an_option_that_is_no_more_is_read_where_it_was_off() -> None:
+    said = json.loads(json.dumps(plain(parse("10_rainbow"))))
+    kind = loaded("10_rainbow").options_type
+    before = {**said, "agent": {**said["agent"], "gradient_threads": 1}, "turns": {"game_groups": 1}}
+    for wanted in (kind, Groups):
+        assert options_from(wanted, before) == options_from(wanted, said)
+        with pytest.raises(UserError, match="'gradient_threads'"):
+            options_from(wanted, {**before, "agent": {**said["agent"], "gradient_threads": 2}})

@@ -59,12 +59,12 @@ def test_the_record_has_settings_of_its_own(monkeypatch: pytest.MonkeyPatch) -> 
     fast = AGENTS["pong-fast"].settings["dqn"]
     assert (options.dqn.n_step, options.returns.trace_decay, options.agent.act_with) == (1, 0.9, "target")
     assert options.returns.refresh_delay == 0.0
-    assert (options.vector.num_envs, options.agent.gradient_threads) == (16, 1)
+    assert options.vector.num_envs == 16
     assert options.dqn.epsilon_final == 0.02  # the least with which games count
     small = parse(FASTEST, "--network", "narrow", "--device", "cpu")
     network, side, stack = small.agent.network, small.vector.frame_size, small.game.frame_stack
     assert (network, side, stack) == ("narrow", 60, 4)
-    assert (small.vector.num_envs, small.agent.gradient_threads, small.run.threads) == (16, 1, None)
+    assert (small.vector.num_envs, small.run.threads) == (16, None)
     for words in (("--cuda",), ("--device", "cuda:0")):
         cuda = parse(FASTEST, *words)
         assert (cuda.agent.network, cuda.dqn.batch_size, cuda.returns.refresh_env_steps) == ("wide", 8, 1024)

@@ -37,7 +37,7 @@ def step(time: int) -> Came:
 
 def make(n_step: int = 3, least: int = ENVS, prioritized: bool = False) -> Recorder:
     replay = make_replay(ROWS, ENVS, n_step, side=SIDE)
-    shown = [NewestStacks(ENVS, (4, SIDE, SIDE), CPU)]
+    shown = NewestStacks(ENVS, (4, SIDE, SIDE), CPU)
     recorder = Recorder(PrioritizedReplay(replay) if prioritized else replay, shown, least)
     recorder.reset(frames(0))
     return recorder
@@ -51,7 +51,7 @@ def played(
     """
     values = recorder.returns.values
     for time in times:
-        recorder.show(0, step(time))
+        recorder.show(step(time))
         seen = recorder.stacks()[:, :, 0, 0].tolist()
         assert seen == [[label(t, i) if t >= 0 else 0 for t in range(time - 2, time + 2)] for i in range(ENVS)]
         if values is not None:
@@ -79,7 +79,7 @@ def test_the_newest_stacks_are_saved_before_the_replay() -> None:
     played(recorder, range(20))
     state = recorder.state()
     fetch = [name for name, said in state.items() if isinstance(said, dict) and "frames" in said]
-    assert fetch == ["shown 0", "replay"]
+    assert fetch == ["shown", "replay"]
     abandon(state)
 
 
@@ -136,8 +136,8 @@ def test_it_continues_in_the_middle_of_a_pause() -> None:
         played(recorder, range(20), then=True)
         played(recorder, range(20, 50))
     state = first.state()
-    pieces = state["replay"]["frames"].fetch(), state["shown 0"]["frames"].fetch()
-    state["replay"]["frames"], state["shown 0"]["frames"] = pieces
+    pieces = state["replay"]["frames"].fetch(), state["shown"]["frames"].fetch()
+    state["replay"]["frames"], state["shown"]["frames"] = pieces
     second.load(state)
     for recorder in (whole, second):
         played(recorder, range(50, 52), then=False)
@@ -149,7 +149,7 @@ def test_it_continues_in_the_middle_of_a_pause() -> None:
 def test_each_observation_keeps_the_value_that_was_given_to_it_also_around_a_pause() -> None:
     """The value of an observation is its newest frame's number here."""
     replay = ReturnReplay(0.9, 5, None, ROWS * ENVS, ENVS, (SIDE, SIDE), 4, GAMMA, CPU, 0)
-    recorder = Recorder(replay, [NewestStacks(ENVS, (4, SIDE, SIDE), CPU)], ENVS)
+    recorder = Recorder(replay, NewestStacks(ENVS, (4, SIDE, SIDE), CPU), ENVS)
     recorder.reset(frames(0))
     assert recorder.returns.values is not None
 
@@ -178,7 +178,7 @@ def test_a_block_that_ends_as_a_pause_begins_is_drawn_from_later_resumed_or_not(
 
     def made() -> tuple[PrioritizedReplay, Recorder]:
         replay = PrioritizedReplay(ReturnReplay(0.9, 5, None, ROWS * ENVS, ENVS, (SIDE, SIDE), 4, GAMMA, CPU, 0))
-        recorder = Recorder(replay, [NewestStacks(ENVS, (4, SIDE, SIDE), CPU)], ENVS)
+        recorder = Recorder(replay, NewestStacks(ENVS, (4, SIDE, SIDE), CPU), ENVS)
         recorder.reset(frames(0))
         recorder.note()
         return replay, recorder
@@ -187,7 +187,7 @@ def test_a_block_that_ends_as_a_pause_begins_is_drawn_from_later_resumed_or_not(
     played(first, range(seen), True, float)
     played(first, range(seen, 19), None, float)
     state = first.state()
-    for part in (state["replay"]["frames"], state["shown 0"]):
+    for part in (state["replay"]["frames"], state["shown"]):
         part["frames"] = part["frames"].fetch()
     second.load(state)
     for recorder in (first, second):

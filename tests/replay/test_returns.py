@@ -163,7 +163,7 @@ def test_batches_are_of_blocks_that_are_over() -> None:
         history.step(replay)
     newest = 99 // BLOCK * BLOCK
     seen: set[int] = set()
-    for batch in replay.sample_each(20, 16):
+    for batch in [replay.sample(16) for _ in range(20)]:
         rows = batch.obs[:, -1, 0, 0].tolist()
         seen |= set(rows)
         assert not batch.discount.any()
@@ -191,7 +191,7 @@ def test_it_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
         row = replay.begin_of(len(history.reward) - 1)
         actions = replay._action[row : row + GAMES].numpy().astype(np.int64)
         other.add(actions, VectorStep(step.frames(), step.reward[-1], step.terminated[-1], truncated, reset, ()))
-    for a, b in zip(replay.sample_each(3, 8), other.sample_each(3, 8), strict=True):
+    for a, b in [(replay.sample(8), other.sample(8)) for _ in range(3)]:
         assert all(torch.equal(x, y) for x, y in zip(a[:5], b[:5], strict=True))
 
 

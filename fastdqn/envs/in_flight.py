@@ -1,4 +1,4 @@
-"""Groups of games that take turns: while actions are chosen for one group, the emulators play the others."""
+"""Games whose actions may be in flight: sent, and what came of them not received yet, when a checkpoint is made."""
 
 from __future__ import annotations
 
@@ -13,11 +13,8 @@ from fastdqn.states import copied
 from fastdqn.types import Came, EpisodeEnd, Frame, VectorStep
 
 
-class Turns:
-    """N games in groups of equal kind, each of which plays on as soon as it has its actions.
-
-    Each group in turn is received and sent its next actions. All games have made the same number of steps once the last
-    of them has been received. `send` and `recv` are for all groups together.
+class InFlight:
+    """N games, in groups of equal kind, that play on while somebody looks at what came of their actions before.
 
     Args:
         groups: the games.
@@ -32,9 +29,9 @@ class Turns:
         first = groups[0]
         self.num_actions, self.numbered, self.obs_shape = first.num_actions, first.numbered, first.obs_shape
         self.threads = sum(group.threads for group in groups)
-        self._sent: list[NDArray[np.int64] | None] = [None for _ in groups]
-        self._early: list[VectorStep | None] = [None for _ in groups]  # received, because a checkpoint was due
-        self._shown: list[NDArray[Any]] = [group.newest for group in groups]  # frames for which those were chosen
+        self._sent: NDArray[np.int64] | None = None
+        self._early: VectorStep | None = None  # received, because a checkpoint was due
+        self._shown: NDArray[Any] | None = None  # frames for which the actions in flight were chosen
 
     def reset(self) -> Frame:
         """Start all games; return their first frames, (N, H, W) uint8."""
@@ -42,66 +39,60 @@ class Turns:
         return np.concatenate([group.reset() for group in self.groups])
 
     def forget_sent(self) -> None:
-        """Take note that no actions are under way."""
-        self._sent, self._early = [None for _ in self.groups], [None for _ in self.groups]
+        """Take note that no actions are in flight."""
+        self._sent = self._early = self._shown = None
 
-    def newest_of(self, number: int) -> Frame:
-        """Return the newest frames of group `number`, those that somebody has received."""
-        return self.groups[number].newest if self._sent[number] is None else self._shown[number]
+    @property
+    def sent(self) -> bool:
+        """Whether there is something to receive."""
+        return self._sent is not None
 
     @property
     def newest(self) -> NDArray[Any]:
-        """The newest frames of all games, (N, H, W) uint8, as `newest_of` has them."""
-        return np.concatenate([self.newest_of(number) for number in range(len(self.groups))])
+        """The newest frames of all games, (N, H, W) uint8, that somebody has received."""
+        return self._now() if self._shown is None else self._shown
 
     def send(self, actions: NDArray[np.int64]) -> None:
         """Let every game play its action, (N,)."""
-        for number, part in enumerate(self.parts):
-            self.send_to(number, actions[part])
+        self._shown = self._now()
+        for group, part in zip(self.groups, self.parts, strict=True):
+            group.send(actions[part])
+        self._sent = actions
+
+    def came(self) -> Came:
+        """Return what came of the actions sent, and these."""
+        actions, early = self._sent, self._early
+        assert actions is not None
+        self.forget_sent()
+        return Came(actions, early or self._received())
 
     def recv(self) -> VectorStep:
         """Return what came of the actions sent."""
-        return together([self.recv_from(number) for number in range(len(self.groups))]).step
-
-    def send_to(self, number: int, actions: NDArray[np.int64]) -> None:
-        """Let every game of group `number` play its action."""
-        self._shown[number] = self.groups[number].newest
-        self.groups[number].send(actions)
-        self._sent[number] = actions
-
-    def sent(self, number: int) -> bool:
-        """Whether there is something to receive from group `number`."""
-        return self._sent[number] is not None
-
-    def recv_from(self, number: int) -> Came:
-        """Return what came of the actions sent to group `number`."""
-        actions, early = self._sent[number], self._early[number]
-        assert actions is not None
-        self._sent[number] = self._early[number] = None
-        return Came(actions, early or self.groups[number].recv())
+        return self.came().step
 
     def state(self) -> dict[str, Any]:
-        """Return the running games, and what has come of all actions sent, for which this waits."""
-        for number, group in enumerate(self.groups):
-            if self._sent[number] is not None and self._early[number] is None:
-                self._early[number] = group.recv()
+        """Return the running games, and what has come of the actions sent, for which this waits."""
+        if self._sent is not None and self._early is None:
+            self._early = self._received()
         return {
             "groups": [group.state() for group in self.groups],
-            "sent": [[] if actions is None else [copied(actions)] for actions in self._sent],
-            "early": [[] if step is None else [_saved(step)] for step in self._early],
-            "handed": [copied(self.newest_of(number)) for number in range(len(self.groups))],
+            "sent": [] if self._sent is None else [copied(self._sent)],
+            "early": [] if self._early is None else [_saved(self._early)],
+            "shown": [] if self._shown is None else [copied(self._shown)],
         }
 
     def load(self, state: Mapping[str, Any]) -> NDArray[np.bool_]:
-        """Play the running games again, and continue from there; return which, (N,), begin anew."""
-        anew = self.load_groups(state["groups"])
-        self._sent = [said[0].numpy() if said else None for said in state["sent"]]
-        self._early = [
-            _without(_loaded(said[0]), lost, group.newest) if said else None
-            for said, lost, group in zip(state["early"], anew, self.groups, strict=True)
-        ]
-        self._shown = [frames.numpy() for frames in state["handed"]]
-        return np.concatenate(anew)
+        """Play the running games again, and continue from there; return which, (N,), begin anew: all if they were in
+        another number of groups.
+        """
+        if len(state["groups"]) != len(self.groups):
+            self.forget_sent()
+            return np.concatenate(self.load_groups([{"groups": ()} for _ in self.groups]))
+        anew = np.concatenate(self.load_groups(state["groups"]))
+        self._sent = state["sent"][0].numpy() if state["sent"] else None
+        self._early = _without(_loaded(state["early"][0]), anew, self._now()) if state["early"] else None
+        self._shown = state["shown"][0].numpy() if state["shown"] else None
+        return anew
 
     def load_groups(self, states: Sequence[Mapping[str, Any]]) -> list[NDArray[np.bool_]]:
         """Play the running games of each group again; return which of them begin anew."""
@@ -112,18 +103,24 @@ class Turns:
         for group, part in zip(self.groups, self.parts, strict=True):
             group.discard(None if envs is None else envs[part])
 
+    def _now(self) -> NDArray[Any]:
+        """Return the newest frames of all games, whether somebody has received them or not."""
+        return _joined([group.newest for group in self.groups])
 
-def together(came: Sequence[Came]) -> Came:
-    """Return what came of the actions of all groups, in their order, as of one."""
-    if len(came) == 1:
-        return came[0]
-    steps = [one.step for one in came]
+    def _received(self) -> VectorStep:
+        return together([group.recv() for group in self.groups])
+
+
+def together(steps: Sequence[VectorStep]) -> VectorStep:
+    """Return a step of all groups, in their order, as of one."""
+    if len(steps) == 1:
+        return steps[0]
     episodes: list[EpisodeEnd] = []
     first = 0
     for step in steps:
         episodes += [end._replace(place=first + end.place) for end in step.episodes]
         first += len(step.reset)
-    whole = VectorStep(
+    return VectorStep(
         np.concatenate([step.frames for step in steps]),
         np.concatenate([step.reward for step in steps]),
         np.concatenate([step.terminated for step in steps]),
@@ -131,7 +128,10 @@ def together(came: Sequence[Came]) -> Came:
         np.concatenate([step.reset for step in steps]),
         tuple(episodes),
     )
-    return Came(np.concatenate([one.actions for one in came]), whole)
+
+
+def _joined(frames: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    return frames[0] if len(frames) == 1 else np.concatenate(frames)
 
 
 def _saved(step: VectorStep) -> dict[str, Any]:
