@@ -3,34 +3,29 @@
 The idea: every part of Rainbow is a choice made before the loop begins. `--variant` names one of dqn, n-step, double,
 noisy, prioritized, dueling, distributional and rainbow; --double, --n-step, --noisy, --prioritized, --dueling and
 --distributional mix them as one likes, and --no-... (--n-step 1) takes one out. Priorities live on the device and are
-drawn from and written back inside the same graph as the update. `--variant all` runs the eight one after the other,
-each for as many --seeds as asked for, and draws their learning curves into one picture.
+drawn from and written back inside the same graph as the update.
 
 Differs from 09: what is learnt, with other parts than dqn. --variant dqn learns exactly what 09 learns.
 """
 
 import startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports below
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 
 from fastdqn import build
 from fastdqn.algorithms.dqn import PROGRESS
 from fastdqn.algorithms.exploration import actions_for, epsilons_at
-from fastdqn.cli.scripts import parse, start
+from fastdqn.cli.scripts import start
 from fastdqn.execution.devices import prepare_memory
 from fastdqn.execution.graphs import Graphed, GraphedActions, graphs_on
 from fastdqn.execution.threads import Threads
 from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions, UpdateOptions
 from fastdqn.options.game import GameOptions, VectorOptions
-from fastdqn.options.parts import PartOptions, SeriesOptions
+from fastdqn.options.parts import PartOptions, VariantOptions
 from fastdqn.options.run import RunOptions
 from fastdqn.runs.run import Run
 from fastdqn.schedules import target_sync_due
-from fastdqn.tools.series import run_series
 from fastdqn.types import Metrics
 
 
@@ -44,15 +39,10 @@ class Options:
     update: UpdateOptions
     agent: AgentOptions
     parts: PartOptions
-    series: SeriesOptions
+    variant: VariantOptions
 
 
-def train(options: Options) -> Run | int:
-    series, seed = options.series, options.run.seed
-    if series.variant == "all" or series.seeds > 1:
-        seeds = range(seed, seed + series.seeds)
-        into, again = options.run.runs_dir, partial(parse, Options, "")
-        return run_series(Path(__file__), sys.argv[1:], again, series.variant, seeds, into, options.game.name)
+def train(options: Options) -> Run:
     dqn, steps = options.dqn, options.pace.steps
     prepare_memory()
     device, games, learner, replay, policy, schedule, diagnostics, notes = build.games_on_device(

@@ -29,7 +29,7 @@ import time
 from collections.abc import Generator, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn, Protocol
+from typing import NoReturn
 
 from fastdqn import cgroup
 
@@ -41,18 +41,11 @@ NEEDED = (
 FORCED_EXIT_AFTER = 2  # signals
 
 
-class Killed(Protocol):
-    """A process of whatever kind."""
-
-    def kill(self) -> None: ...
-
-
 _running = False
 _received = 0
 _first = 0
 _failed = _abandoned = False
 _held: list[int] | None = None  # signals that came while they were held back
-_waited_for: list[Killed] = []
 
 
 def elapsed() -> float:
@@ -165,21 +158,9 @@ def _asking() -> set[signal.Signals]:
     return {signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])}
 
 
-@contextlib.contextmanager
-def killing(child: Killed) -> Generator[None]:
-    """Let a program that this process waits for end with it, if a second signal has it leave at once."""
-    _waited_for.append(child)
-    try:
-        yield
-    finally:
-        _waited_for.remove(child)
-
-
 def kill_children() -> None:
-    """Kill the processes that multiprocessing started, but for its resource tracker, which then cleans up, and those of
-    `killing`.
-    """
-    for child in (*multiprocessing.active_children(), *_waited_for):
+    """Kill the processes that multiprocessing started, but for its resource tracker, which then cleans up."""
+    for child in multiprocessing.active_children():
         child.kill()
 
 

@@ -13,7 +13,7 @@ class Compare:
     """Print a table of runs: how they ended, time, env steps, speed, scores, and the options in which they differ."""
 
     runs: RunFolders
-    """Folders of runs or of series, or "latest" for the newest run in --runs-dir."""
+    """Folders of runs or of sweeps, or "latest" for the newest run in --runs-dir."""
     runs_dir: Path = RUNS
     """Where "latest" looks."""
 

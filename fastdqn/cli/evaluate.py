@@ -23,7 +23,7 @@ class Evaluate:
     """Play whole games with trained networks under a named protocol, and say what they score."""
 
     runs: RunFolders
-    """Folders of runs or of series, "latest" for the newest run in --runs-dir, or "demo" for the network that comes
+    """Folders of runs or of sweeps, "latest" for the newest run in --runs-dir, or "demo" for the network that comes
     with fastdqn."""
     game: str | None = None
     """The environment of your own that the runs were trained in, module:function or module:Id-v0: its code is loaded

@@ -1,4 +1,4 @@
-"""Folders of runs on the command line: runs, series, folders of runs, and "latest"."""
+"""Folders of runs on the command line: runs, folders of runs, and "latest"."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DEMO = Path(__file__).resolve().parents[1] / "data" / "demo"
 
 
 def folder_of(run: Path, runs_dir: Path) -> Path:
-    """Return the folder that `run` means; "latest" is the newest run in `runs_dir`, or in a series in it, and "demo"
+    """Return the folder that `run` means; "latest" is the newest run in `runs_dir`, or in a sweep in it, and "demo"
     the network that comes with the package.
 
     Raises:
@@ -46,7 +46,7 @@ def folder_of(run: Path, runs_dir: Path) -> Path:
 
 
 def folders_of(runs: Sequence[Path], runs_dir: Path) -> list[Path]:
-    """Return the folders that `runs` mean, each once: of a series, or of another folder of runs, all runs in it.
+    """Return the folders that `runs` mean, each once: of a sweep, or of another folder of runs, all runs in it.
 
     Raises:
         UserError: none is named, there is no such folder, or no run for "latest".
@@ -110,5 +110,5 @@ def leave_out(why: object) -> None:
 
 
 def _inside(folder: Path) -> list[Path]:
-    """Return the runs in a folder: of a series, or of several series and runs."""
+    """Return the runs in a folder: of a sweep, or of several sweeps and runs."""
     return sorted(path.parent for depth in ("*", "*/*", "*/*/*") for path in folder.glob(f"{depth}/config.json"))

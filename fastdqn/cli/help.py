@@ -28,7 +28,7 @@ from fastdqn.options.groups import groups_of as known_groups
 from fastdqn.options.presets import agents_of
 
 COMMON = (
-    *("--game", "--agent", "--protocol", "--variant", "--cuda", "--device", "--seed", "--seeds"),
+    *("--game", "--agent", "--protocol", "--variant", "--cuda", "--device", "--seed"),
     *("--max-env-steps", "--max-minutes", "--stop-score", "--resume", "--runs-dir"),
 )
 """Options that stand before all others, in this order."""

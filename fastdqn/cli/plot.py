@@ -23,7 +23,7 @@ class Plot:
     a band."""
 
     runs: RunFolders
-    """Folders of runs or of series, or "latest" for the newest run in --runs-dir."""
+    """Folders of runs or of sweeps, or "latest" for the newest run in --runs-dir."""
     out: Path = Path("learning_curves.png")
     """The picture: PNG, SVG or PDF, by its ending."""
     what: Literal["score", "speed", "sessions"] = "score"

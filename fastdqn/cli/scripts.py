@@ -181,7 +181,7 @@ def _defaults(options_type: type[OptionsT], words: Sequence[str], game: str, dev
         named,
         rom,
         cast(AgentName, agent) if agent in AGENTS else None,
-        variant if had.series is not None and variant in VARIANTS else None,
+        variant if had.variant is not None and variant in VARIANTS else None,
     )
     if custom:
         defaults = changed(defaults, {"game": OWN_GAME})
@@ -288,8 +288,6 @@ def _resumed(
     """
     from fastdqn.runs.checkpoint import latest_run, newest
 
-    if value_of("--variant", words) == "all" or (value_of("--seeds", words) or "1") != "1":
-        raise UserError("--resume resumes one run; leave out --variant all and --seeds.")
     runs_dir = Path(value_of("--runs-dir", words) or RunOptions().runs_dir)
     folder = latest_run(runs_dir, script) if resume == "latest" else Path(resume)
     header = newest(folder, flag("resume-previous", words, False))

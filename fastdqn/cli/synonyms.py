@@ -82,7 +82,6 @@ _TABLE = (
     Synonym("--cuda", "gpu use-cuda use-gpu enable-cuda"),
     Synonym("--device", "cpu no-gpu disable-cuda accelerator", "as in --device cpu"),
     Synonym("--threads", "num-threads n-threads torch-threads"),
-    Synonym("--seeds", "num-seeds n-seeds num-runs"),
     Synonym("--precision", "amp bf16 fp16 mixed-precision dtype", "as in --precision bf16"),
     Synonym("--wandb", "track use-wandb log-wandb"),
     Synonym("--project", "wandb-project wandb-project-name project-name"),
@@ -98,9 +97,10 @@ for _synonym in _TABLE:
         SYNONYMS.setdefault(f"--{_other}", []).append(_synonym)
 
 
+_SEVERAL = {"--seeds", "--num-seeds", "--n-seeds", "--num-runs"}
 _SCRIPTS = {
     "09, 41 and 42": "processes engine engine-address rank-timeout",
-    "10": "variant seeds",
+    "10": "variant",
     "10 to 12": "network init act-with report-env-steps held-out dueling noisy noise noisy-sigma "
     "prioritized priority-exponent priority-floor priority-measure importance-exponent importance-final "
     "importance-decay distributional atoms value-min value-max",
@@ -130,8 +130,10 @@ def answer(flag: str, flags: Collection[str]) -> str | None:
     scripts = ELSEWHERE.get(flag)
     if scripts is not None:
         have = f"the scripts {scripts} have it" if " " in scripts else f"script {scripts} has it"
-        more = ", and fastdqn sweep runs any script with several seeds" if flag == "--seeds" else ""
-        return f"There is no option {flag} here; {have}{more}."
+        return f"There is no option {flag} here; {have}."
+    if flag in _SEVERAL:
+        how = "fastdqn calls it --seeds" if "--seeds" in flags else "fastdqn sweep runs any script with several seeds"
+        return f"There is no option {flag} here; {how}."
     known = SYNONYMS.get(flag, [])
     for synonym in known:
         if {synonym.ours, synonym.beside} - {""} <= set(flags):

@@ -3,7 +3,7 @@
 from fastdqn.options.actor_critic import A2COptions, GradientOptions, PieceOptions, PlayersOptions, PPOOptions
 from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions, UpdateOptions
 from fastdqn.options.game import GameOptions, PlayerOptions, VectorOptions
-from fastdqn.options.parts import FreezeOptions, PartOptions, SeriesOptions
+from fastdqn.options.parts import FreezeOptions, PartOptions, VariantOptions
 from fastdqn.options.ranks import RanksOptions
 from fastdqn.options.run import RunOptions
 from fastdqn.options.sac import SACOptions, SessionOptions
@@ -25,9 +25,9 @@ __all__ = [
     "RanksOptions",
     "RunOptions",
     "SACOptions",
-    "SeriesOptions",
     "SessionOptions",
     "TrainerOptions",
     "UpdateOptions",
+    "VariantOptions",
     "VectorOptions",
 ]

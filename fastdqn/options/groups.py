@@ -16,7 +16,7 @@ from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions, UpdateOpt
 from fastdqn.options.evaluation import EvaluationOptions
 from fastdqn.options.fields import LARGEST, changes_learning
 from fastdqn.options.game import GameOptions, PlayerOptions, VectorOptions
-from fastdqn.options.parts import FreezeOptions, PartOptions, ReturnOptions, SeriesOptions
+from fastdqn.options.parts import FreezeOptions, PartOptions, ReturnOptions, VariantOptions
 from fastdqn.options.ranks import RanksOptions
 from fastdqn.options.resets import ResetOptions
 from fastdqn.options.run import RunOptions
@@ -24,7 +24,7 @@ from fastdqn.options.sac import SACOptions, SessionOptions
 from fastdqn.options.trainer import TrainerOptions
 
 OptionsT = TypeVar("OptionsT")
-LATER = (RanksOptions,)
+LATER = (RanksOptions, VariantOptions)
 """Groups that runs of before there were any do not name; they have the defaults."""
 GONE: Mapping[str, Mapping[str, Any]] = {"agent": {"gradient_threads": 1}}
 """By group, options that there are no more, and what they were where they were off: runs that say so are read."""
@@ -44,7 +44,7 @@ class Groups:
     agent: AgentOptions | None = None
     parts: PartOptions | None = None
     returns: ReturnOptions | None = None
-    series: SeriesOptions | None = None
+    variant: VariantOptions | None = None
     freeze: FreezeOptions | None = None
     resets: ResetOptions | None = None
     evaluation: EvaluationOptions | None = None

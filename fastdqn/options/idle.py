@@ -50,8 +50,6 @@ def idle_notes(groups: Groups, asked: Collection[str], pictures: bool | None = N
         asked: names of options, as on the command line (--atoms).
         pictures: whether the game shows pictures, or else vectors; None where that is not known yet.
     """
-    if groups.series is not None and groups.series.variant == "all":  # its runs have options of their own
-        return []
     return [
         f"{option} changes nothing here: {one.why}"
         for one in (*_all(groups), *_of_what_is_shown(groups, pictures))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from fastdqn.errors import UserError
-from fastdqn.options.fields import above_zero, at_least, beside, between
+from fastdqn.options.fields import above_zero, at_least, between
 
 Variant = Literal["dqn", "n-step", "double", "noisy", "prioritized", "dueling", "distributional", "rainbow"]
 VARIANTS: tuple[Variant, ...] = get_args(Variant)
@@ -89,19 +89,12 @@ class PartOptions:
 
 
 @dataclass(frozen=True)
-class SeriesOptions:
-    """Which variant, and how many runs of it."""
+class VariantOptions:
+    """Which variant."""
 
-    variant: Variant | Literal["all"] | None = None
+    variant: Variant | None = None
     """Which parts are on by default: none, one of them, or all (rainbow), instead of those of the agent; each has an
-    option of its own, too. With "all" the eight run one after the other, and one picture shows their learning
-    curves."""
-    seeds: int = beside(1)
-    """Runs of each variant, with the seeds that follow --seed."""
-
-    def check(self) -> None:
-        """Raise UserError for a value out of range."""
-        between(self.seeds, 1, 10_000, "--seeds")
+    option of its own, too."""
 
 
 @dataclass(frozen=True)

@@ -181,7 +181,7 @@ def variant_changes(variant: Variant, dqn: DQNOptions, steps: int = 2) -> Change
     on = {name: variant == name or everything for name in ("dueling", "noisy", "prioritized", "distributional")}
     n_step = max(dqn.n_step, steps) if variant == "n-step" or everything else dqn.n_step
     return {
-        "series": {"variant": variant},
+        "variant": {"variant": variant},
         "dqn": {"double": dqn.double or variant == "double" or everything, "n_step": n_step},
         "parts": on,
     }

@@ -189,7 +189,7 @@ def newest(run: Path, previous: bool = False) -> Header:
 
 
 def latest_run(runs: Path, script: str | None = None) -> Path:
-    """Return the run with the newest checkpoint among those in the folder `runs`, and in series in it; of `script`, if
+    """Return the run with the newest checkpoint among those in the folder `runs`, and in sweeps in it; of `script`, if
     that is named.
 
     Raises:

@@ -1,1 +1,1 @@
-"""What one does with runs: evaluate, watch, plot, compare, series, sweep, report, share."""
+"""What one does with runs: evaluate, watch, plot, compare, sweep, report, share."""

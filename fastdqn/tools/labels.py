@@ -115,8 +115,13 @@ def _name(run: RunData, scripts: set[str]) -> tuple[str, str | None]:
     number = re.match(r"\d+", script)
     if number and not any(other != script and other.startswith(number[0]) for other in scripts):
         script = number[0]
-    variant = run.config.get("series", {}).get("variant")
+    variant = _variant(run)
     return f"{script}{f' {variant}' if variant else ''}", _agent(run)
+
+
+def _variant(run: RunData) -> str | None:
+    """Return the name of the variant; runs of before 0.2.0 say it elsewhere."""
+    return run.config.get("variant", run.config.get("series", {})).get("variant")
 
 
 def _agent(run: RunData) -> str | None:
@@ -133,7 +138,7 @@ def _told(run: RunData, kin: Sequence[RunData]) -> list[str]:
     names = {name for name in mine if any(other.get(name) != mine[name] for other in options)}
     if "noisy" in names and len({(one.get("noisy"), *_epsilons(one)) for one in options}) == 2:
         names -= {"epsilon_start", "epsilon_final"}  # noisy layers stand for no epsilon
-    variant = run.config.get("series", {}).get("variant")
+    variant = _variant(run)
     for part in _PARTS:
         implied = variant in (part, "rainbow")
         if variant and part in mine and mine[part] != implied and (implied or _agent(run) is None):

@@ -114,7 +114,6 @@ def test_bad_values_and_contradictions_are_one_sentence(argv: str) -> None:
         ("09_cuda_graph", f"--max-env-steps {10**20}", rf"--max-env-steps must be at most {2**63 - 1}, not {10**20}"),
         ("12_atari_100k", f"--epsilon-delay {2**63}", rf"--epsilon-delay must be at most {2**63 - 1}"),
         ("12_atari_100k", f"--reset-updates {2**63}", rf"--reset-updates must be at most {2**63 - 1}"),
-        ("10_rainbow", "--seeds 1000000000000", "--seeds must be between 1 and 10000"),
         ("10_rainbow", "--distributional --value-max 1e39", r"--value-max must be between -1e\+30 and 1e\+30"),
         ("11_pong_in_seconds", f"--refresh-turns {2**63 - 1}", "--refresh-turns must be between 1 and 1000000"),
         ("08_overlap", f"--batch-size {2**63 - 1}", "--batch-size must be between 1 and 2147483648"),

@@ -86,11 +86,6 @@ def test_another_script_and_wrong_folders_are_one_sentence(stopped_run: Path, tm
         parse(SCRIPT, "--resume", "latest", "--runs-dir", str(tmp_path))
 
 
-def test_a_series_is_not_resumed(stopped_run: Path) -> None:
-    with pytest.raises(UserError, match="--resume resumes one run; leave out --variant all and --seeds"):
-        parse("10_rainbow", "--resume", str(stopped_run), "--variant", "all")
-
-
 def test_a_checkpoint_of_another_run_or_with_another_first_line_is_refused(stopped_run: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(stopped_run, run)

@@ -17,7 +17,7 @@ from fastdqn.options.agents import AGENTS
 from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions, UpdateOptions
 from fastdqn.options.game import VectorOptions
 from fastdqn.options.groups import Groups
-from fastdqn.options.parts import PartOptions, SeriesOptions
+from fastdqn.options.parts import PartOptions, VariantOptions
 from fastdqn.options.presets import changed, variant_changes
 from fastdqn.replay.prioritized import DeviceReplay
 from fastdqn.seam import Group
@@ -59,7 +59,7 @@ def options_of(variant: Any, **dqn: Any) -> Groups:
         update=UpdateOptions(),
         agent=AgentOptions(),
         parts=PartOptions(),
-        series=SeriesOptions(),
+        variant=VariantOptions(),
     )
     assert groups.dqn is not None
     return changed(groups, variant_changes(variant, groups.dqn))

@@ -91,7 +91,7 @@ def here(script: str, *words: str) -> str:
 
 def train(script: str, folder: Path, *words: str, timeout: float = 240.0) -> Path:
     """Run a script to its end and return its run folder; in this process if it can."""
-    if not {"--cuda", "--max-minutes", "--seeds", "all"} & set(words):
+    if not {"--cuda", "--max-minutes"} & set(words):
         here(script, "--runs-dir", str(folder), *words)
         return only_run(folder)
     done = forks.run(command(script, folder, *words), timeout=timeout)

@@ -24,7 +24,6 @@ from tests.helpers.scripts import RAINBOW_CATCH, command, only_run, parse, train
         ("09_cuda_graph", "--no-checkpoints --no-checkpoint-replay", "--checkpoint-replay"),
         ("10_rainbow", "--noisy-sigma 0.1 --atoms 21 --priority-floor 1", "--noisy-sigma --priority-floor --atoms"),
         ("10_rainbow", "--variant rainbow --noisy-sigma 0.1 --atoms 21 --priority-floor 1 --importance-decay 9", ""),
-        ("10_rainbow", "--variant all --atoms 21", ""),
         ("10_rainbow", "--variant distributional --loss clipped", "--loss"),
         ("10_rainbow", "--target-average 0.01 --target-sync 500", "--target-sync"),
         ("11_pong_in_seconds", "--target-sync 500 --freeze-slack 0.1 --block-steps 32", "--target-sync"),

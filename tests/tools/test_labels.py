@@ -50,7 +50,7 @@ PARTS = {"dueling": False, "noisy": False, "prioritized": False, "distributional
         ),
         (
             [
-                {"script": "10_rainbow", "series": {"variant": "dqn"}, "parts": PARTS},
+                {"script": "10_rainbow", "variant": {"variant": "dqn"}, "parts": PARTS},
                 {"script": "10_rainbow", "series": {"variant": "noisy"}, "parts": {**PARTS, "noisy": True}},
             ],
             ["10 dqn", "10 noisy"],

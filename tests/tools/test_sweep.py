@@ -103,8 +103,6 @@ def test_axes_and_names() -> None:
         ("a/b,a_b", "1", (), (), "would be called a_b-0"),
         ("pong", "20261121", (), (), "20,261,121 seeds, more than a sweep's 10,000; the seed 20261121 alone is"),
         ("pong", "0..999999999999", (), (), "1,000,000,000,000 seeds, more than a sweep's 10,000$"),
-        ("pong", "1", ("variant=dqn,all",), (), "--variant all is a series"),
-        ("pong", "1", (), ("--variant", "all"), "--variant all is a series"),
     ],
 )
 def test_mistakes(games: str, seeds: str, vary: tuple[str, ...], fixed: tuple[str, ...], said: str) -> None:

@@ -35,10 +35,6 @@ LIMITS = ("max-env-steps", "max-minutes", "train-seconds", "stop-score", "fresh-
 
 MOST_SEEDS = 10_000
 """Of one sweep; more are a slip."""
-_ONE_RUN = (
-    "A sweep's runs are one run each, and --variant all is a series of them; name the variants: --vary "
-    "variant=dqn,double,rainbow."
-)
 
 
 class Task(NamedTuple):
@@ -106,10 +102,6 @@ def tasks_of(axes: Axes, options: Sequence[str]) -> list[Task]:
             raise UserError(f"--{option} after -- contradicts the sweep, which gives each run its own.")
         if option in axes.others:
             raise UserError(f"--{option} cannot be varied and fixed at once.")
-        if option == "variant" and fixed[option] == "all":
-            raise UserError(_ONE_RUN)
-    if "all" in axes.others.get("variant", ()):
-        raise UserError(_ONE_RUN)
     beside = _beside()
     kept = {option: value for option, value in fixed.items() if option not in beside}
     tasks: list[Task] = []
