@@ -111,3 +111,14 @@ def test_answers_on_the_command_line(words: tuple[str, ...], said: str) -> None:
         parse("02_play_steps", *words)
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_the_page_of_names_says_what_the_commands_say() -> None:
+    page = (ROOT / "docs" / "words.md").read_text(encoding="utf-8").partition("names elsewhere")[2]
+    rows = re.findall(r"^\| `([a-z0-9-]+)` \| ((?:[^|]*`--[a-z-]+`)+) \|", page, re.M)
+    assert len(rows) >= 15
+    for other, cell in rows:
+        ours = set(re.findall(r"--[a-z-]+", cell))
+        if other != "batch-size":  # the same name here
+            assert ours <= {synonym.ours for synonym in SYNONYMS[f"--{other}"]}, other
+
