@@ -13,9 +13,10 @@ import torch
 from gymnasium.utils.env_checker import check_env
 
 from fastdqn.algorithms.dqn import DQNLearner
+from fastdqn.tools.evaluate import load_agent
 from tests.helpers import forks
 from tests.helpers.learners import network, random_batch
-from tests.helpers.scripts import ROOT, fastdqn, only_run, summary
+from tests.helpers.scripts import ROOT, fastdqn, only_run, summary, train
 
 
 def blocks(document: str, language: str) -> list[str]:
@@ -48,6 +49,16 @@ def test_the_demo_wins_a_game_from_python() -> None:
     names: dict[str, Any] = {}
     exec(blocks("look.md", "python")[0], names)
     assert names["points"] >= 18
+
+
+def test_an_agent_with_continuous_actions_plays_from_python(tmp_path: Path) -> None:
+    """docs/look.md, its second block."""
+    run = train("31_sac", tmp_path, "--replay-initial", "20", "--max-env-steps", "30", "--no-checkpoints")
+    names: dict[str, Any] = {"agent": load_agent(run, torch.device("cpu"))}
+    first, second = blocks("look.md", "python")
+    exec(first.partition("agent =")[0] + second, names)
+    assert names["actions"].shape == (1, 1)
+    assert names["obs"].shape == (3,)
 
 
 @pytest.fixture(scope="module")

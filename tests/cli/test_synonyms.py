@@ -121,4 +121,3 @@ def test_the_page_of_names_says_what_the_commands_say() -> None:
         ours = set(re.findall(r"--[a-z-]+", cell))
         if other != "batch-size":  # the same name here
             assert ours <= {synonym.ours for synonym in SYNONYMS[f"--{other}"]}, other
-
