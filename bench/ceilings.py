@@ -39,7 +39,7 @@ from fastdqn.options.groups import check, defaults_of
 from fastdqn.options.parts import PartOptions, ReturnOptions, Variant
 from fastdqn.options.presets import changed, with_names
 from fastdqn.options.run import RunOptions
-from fastdqn.options.sac import SACOptions
+from fastdqn.options.sac import SACOptions, sac_changes
 from fastdqn.runs.machine import wait_for
 from fastdqn.seeds import seeds_of
 from fastdqn.types import Batch, Samples
@@ -239,11 +239,11 @@ def actor_critic_only(ceiling: Ceiling, options: Options) -> dict[str, float]:
 
 
 def control_only(ceiling: Ceiling, options: Options) -> dict[str, float]:
-    """Return the samples/s of soft actor-critic on one random batch, with the settings of its papers."""
+    """Return the samples/s of soft actor-critic on one random batch, with the settings of its environment."""
     device = prepare_device(options.run.device, options.run.cuda, options.run.threads)
     prepare_memory()
     (obs_size,), num_actions = spaces_of(build_env(options.game, continuous=True))
-    learner = build_sac(seeds_of(options.run.seed), SACOptions(), obs_size, num_actions, device)
+    learner = build_sac(seeds_of(options.run.seed), sac_of(options.game.name), obs_size, num_actions, device)
     size = ceiling.batch_size
     batch = Batch(
         torch.randn(size, obs_size).to(device),
@@ -253,6 +253,14 @@ def control_only(ceiling: Ceiling, options: Options) -> dict[str, float]:
         torch.randn(size, obs_size).to(device),
     )
     return update_rate(lambda: learner.update(batch), size, device, ceiling.seconds)
+
+
+def sac_of(game: str) -> SACOptions:
+    """Return the settings that 31 has for this environment."""
+    sac = SACOptions()
+    for changes in sac_changes(game):
+        sac = dataclasses.replace(sac, **changes.get("sac", {}))
+    return sac
 
 
 def update_rate(update: Callable[[], object], samples: int, device: torch.device, seconds: float) -> dict[str, float]:

@@ -89,8 +89,8 @@ def passed(scores: Sequence[float], level: float, games: int = 30) -> int | None
 
 def timed(page: Page, name: str, timing: Timing) -> str:
     stamp = timing.stamp
-    turns = f"median (range) of {stamp['options']['repeats']} turns"
-    return f"Measured on {machine(stamp)}; {turns}; {software([stamp])}; {page.data('data', f'{name}.jsonl')}."
+    repeats = f"median (range) of {stamp['options']['repeats']} interleaved repetitions"
+    return f"Measured on {machine(stamp)}; {repeats}; {software([stamp])}; {page.data('data', f'{name}.jsonl')}."
 
 
 def ladder(page: Page, sources: Sources) -> str:

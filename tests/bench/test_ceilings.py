@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from bench.ceilings import Ceiling, main, options_of
+from bench.ceilings import Ceiling, main, options_of, sac_of
 from tests.helpers.scripts import answer, parse
 
 
@@ -44,6 +44,13 @@ def test_the_update_alone_is_timed(words: tuple[str, ...]) -> None:
     line = json.loads(done.stdout)
     assert line["samples_per_s"] == pytest.approx(4 * line["updates_per_s"])
     assert line["updates_per_s"] > 0
+
+
+@pytest.mark.parametrize("game", ["Pendulum-v1", "MountainCarContinuous-v0", "HalfCheetah-v5"])
+def test_soft_actor_critic_has_31s_settings_for_its_environment(game: str) -> None:
+    """MountainCarContinuous-v0 has a network of its own."""
+    assert sac_of(game) == parse("31_sac", "--game", game).sac
+    assert sac_of(game).hidden == (64 if game.startswith("Mountain") else 256)
 
 
 @pytest.mark.parametrize(
