@@ -146,19 +146,15 @@ def train(options: Options) -> Run:
         def rounds(halves: Halves) -> list[Came]:
             """Let both halves play many rounds by themselves; return what came of them, and first of what was sent."""
             before = received()
-            played = halves.play(recorder.stacks(), [policy.draw(epsilon) for _ in range(ROUNDS)])
-            for came in played:
-                recorder.show(came)
+            with run.timed("frozen play"):
+                played = halves.play(recorder.stacks(), [policy.draw(epsilon) for _ in range(ROUNDS)])
+                for came in played:
+                    recorder.show(came)
             return before + played
 
         while not run.over():
             before, epsilon = epsilon, epsilons(games.num_envs if games.sent else 0)
-            if halves and recorder.resting:
-                with run.timed("frozen play"):
-                    came = rounds(halves)
-            else:
-                came = turn()
-
+            came = rounds(halves) if halves and recorder.resting else turn()
             for one in came:  # all that follows is done while the games play again, but for halves
                 with run.timed("replay"):
                     recorder.add(one)

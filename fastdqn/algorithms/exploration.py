@@ -146,8 +146,8 @@ class VectorEpsilonGreedy(_Exploring):
         return np.where(explore, actions, self.greedy())
 
     def draw(self, epsilon: NDArray[np.float64]) -> Exploring:
-        """Return what is drawn by chance for N probabilities to explore, of games whose actions somebody else chooses,
-        too.
+        """Return which of N games explore, for N probabilities, and with which actions: for `act`, and for whoever
+        plays many rounds at once.
         """
         return self._rng.random(len(epsilon)) < epsilon, self._rng.integers(self._num_actions, size=len(epsilon))
 

@@ -111,4 +111,4 @@ def leave_out(why: object) -> None:
 
 def _inside(folder: Path) -> list[Path]:
     """Return the runs in a folder: of a sweep, or of several sweeps and runs."""
-    return sorted(path.parent for depth in ("*", "*/*", "*/*/*") for path in folder.glob(f"{depth}/config.json"))
+    return sorted(path.parent for depth in range(1, 5) for path in folder.glob(f"{'*/' * depth}config.json"))

@@ -179,7 +179,7 @@ class AtariVector(NothingUnfinished):
             reset = reset | self._anew
             raw[self._anew] = 0.0
             self._anew = np.zeros(self.num_envs, bool)
-        # Cut off within a skip, the emulator shows no screen of it later than the limit: a maximum with one before.
+        # Where a game is cut off, the emulator shows the maximum of the screens before the last one.
         return VectorStep(
             self.newest, np.sign(raw) if self._clip else raw, terminated, truncated & ~terminated, reset, episodes
         )
@@ -213,7 +213,7 @@ class AtariVector(NothingUnfinished):
 
     def load(self, state: Mapping[str, Any]) -> NDArray[np.bool_]:
         """Play the running games again; those that then show another frame, or have sticky actions, are new games, and
-        so are all if they were in groups.
+        so are all if the state is of another number of groups.
         """
         if "groups" in state:
             self._anew[:] = True  # they have just been started

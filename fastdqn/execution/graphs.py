@@ -25,20 +25,20 @@ class Graphed(Generic[ResultT]):
     its moments; what they do counts like every other call's.
 
     Args:
-        work: what to do, with tensors that stay where they are; its arguments are those of the recording for ever.
+        work: what to do, with tensors that stay where they are.
         generators: all random numbers that `work` takes; each replay continues their sequences.
     """
 
     WARM_UP = 3
 
-    def __init__(self, work: Callable[..., ResultT], *generators: torch.Generator) -> None:
+    def __init__(self, work: Callable[[], ResultT], *generators: torch.Generator) -> None:
         self._work = work
         self._generators = generators
         self._recorded: tuple[torch.cuda.CUDAGraph, ResultT] | None = None
         self._side = torch.cuda.Stream()
         self._warm = 0
 
-    def __call__(self, *args: int) -> ResultT:
+    def __call__(self) -> ResultT:
         """Do the work once. The tensors of its result are overwritten by the next call."""
         if self._recorded is not None:
             graph, result = self._recorded
@@ -49,14 +49,14 @@ class Graphed(Generic[ResultT]):
             main = torch.cuda.current_stream()
             self._side.wait_stream(main)
             with torch.cuda.stream(self._side):
-                result = self._work(*args)
+                result = self._work()
             main.wait_stream(self._side)
             return result
         graph = torch.cuda.CUDAGraph()
         for generator in self._generators:
             graph.register_generator_state(generator)
         with torch.cuda.graph(graph):
-            result = self._work(*args)
+            result = self._work()
         self._recorded = graph, result
         graph.replay()
         return result

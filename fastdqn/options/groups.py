@@ -26,8 +26,14 @@ from fastdqn.options.trainer import TrainerOptions
 OptionsT = TypeVar("OptionsT")
 LATER = (RanksOptions, VariantOptions)
 """Groups that runs of before there were any do not name; they have the defaults."""
-GONE: Mapping[str, Mapping[str, Any]] = {"agent": {"gradient_threads": 1}}
+GONE: Mapping[str, Mapping[str, Any]] = {
+    "agent": {"gradient_threads": 1},
+    "turns": {"game_groups": 1},
+    "variant": {"seeds": 1},
+}
 """By group, options that there are no more, and what they were where they were off: runs that say so are read."""
+RENAMED = {"series": "variant"}
+"""Groups that had other names."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -206,14 +212,13 @@ def as_of_now(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return a run's config.json with the options of this version: one that there was not yet has its default, and one
     that is no more and was off is not named. So runs of several versions that learnt alike are alike.
     """
-    kinds = _kinds(Groups)
-    found = {name: vars(kind()) for name, kind in kinds.items() if kind in LATER} | dict(config)
+    kinds, config = _kinds(Groups), _without_gone(config)
+    found = {name: vars(kind()) for name, kind in kinds.items() if kind in LATER} | config
     for group, said in config.items():
         if group in kinds and isinstance(said, dict):
             known = cast(dict[str, Any], vars(kinds[group]()))
             values = cast(dict[str, Any], said)
-            off = GONE.get(group, {})
-            gone = {key for key, value in values.items() if key not in known and value in (None, False, off.get(key))}
+            gone = {name for name, value in values.items() if name not in known and value in (None, False)}
             found[group] = known | {name: value for name, value in values.items() if name not in gone}
     return found
 
@@ -226,6 +231,10 @@ def options_from(kind: type[OptionsT], config: Mapping[str, Any]) -> OptionsT:
         UserError: a group is missing, an option is unknown, or a value is out of range.
     """
     groups: dict[str, Any] = {}
+    config = _without_gone(config)
+    for name, values in config.items():
+        if kind is not Groups and name in GONE and name not in _kinds(kind) and isinstance(values, dict):
+            raise _unknown(next(iter(cast(dict[str, Any], values)), name))
     for name, group in _kinds(kind).items():
         said = config.get(name)
         if said is None and kind is Groups:
@@ -234,15 +243,29 @@ def options_from(kind: type[OptionsT], config: Mapping[str, Any]) -> OptionsT:
             said = {}
         if not isinstance(said, Mapping):
             raise UserError(f"The run's options are damaged: {name!r} is no group of options.")
-        off = GONE.get(name, {})
-        values = cast(Mapping[str, Any], said).items()
-        groups[name] = _filled(group, {key: value for key, value in values if key not in off or value != off[key]})
+        groups[name] = _filled(group, cast(Mapping[str, Any], said))
     options: Any = kind(**groups)
     try:
         check(options)
     except (TypeError, AttributeError) as error:
         raise UserError(f"The run's options are damaged: {error}.") from error
     return options
+
+
+def _without_gone(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a run's config.json with groups by their names of now, and without what is no more and was off."""
+    found = {RENAMED.get(name, name): said for name, said in config.items()}
+    for group, off in GONE.items():
+        if isinstance(found.get(group), dict):
+            values = cast(dict[str, Any], found.pop(group))
+            left = {name: value for name, value in values.items() if name not in off or value != off[name]}
+            if left or group in _kinds(Groups):
+                found[group] = left
+    return found
+
+
+def _unknown(option: str) -> UserError:
+    return UserError(f"The run has an option, {option!r}, that this version of fastdqn does not know.")
 
 
 def _kinds(kind: type[Any]) -> dict[str, type[Any]]:
@@ -259,7 +282,7 @@ def _filled(kind: type[Any], said: Mapping[str, Any]) -> Any:
     known = {field.name for field in dataclasses.fields(kind)}
     strange = sorted(set(said) - known)
     if strange:
-        raise UserError(f"The run has an option, {strange[0]!r}, that this version of fastdqn does not know.")
+        raise _unknown(strange[0])
     kinds = get_type_hints(kind)
     for name, value in said.items():
         if not _is_one(value, kinds[name]):

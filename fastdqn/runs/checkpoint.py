@@ -195,7 +195,7 @@ def latest_run(runs: Path, script: str | None = None) -> Path:
     Raises:
         UserError: there is none.
     """
-    found = [path for pattern in ("*", "*/*/*") for path in runs.glob(f"{pattern}/{FOLDER}/*.checkpoint")]
+    found = [path for pattern in ("*", "*/*/*", "*/*/*/*") for path in runs.glob(f"{pattern}/{FOLDER}/*.checkpoint")]
     for path in sorted(found, key=_written, reverse=True):
         with contextlib.suppress(UserError):  # whoever resumes what cannot be read is told why
             if script is not None and read_header(path).script != script:

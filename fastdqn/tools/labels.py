@@ -120,7 +120,7 @@ def _name(run: RunData, scripts: set[str]) -> tuple[str, str | None]:
 
 
 def _variant(run: RunData) -> str | None:
-    """Return the name of the variant; runs of before 0.2.0 say it elsewhere."""
+    """Return the name of the variant; older runs say it in a group of another name."""
     return run.config.get("variant", run.config.get("series", {})).get("variant")
 
 

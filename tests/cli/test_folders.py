@@ -12,20 +12,21 @@ from fastdqn.errors import UserError
 from tests.helpers.folders import make_folder
 
 
-def test_a_run_a_series_and_a_folder_of_runs(tmp_path: Path) -> None:
+def test_a_run_a_sweep_and_a_folder_of_runs_and_sweeps(tmp_path: Path) -> None:
     alone = make_folder(tmp_path / "alone")
-    series = [make_folder(tmp_path / "series" / f"dqn-{seed}" / "run", seed=seed) for seed in range(2)]
+    sweep = [make_folder(tmp_path / "sweep" / "runs" / f"pong-{seed}" / "run", seed=seed) for seed in range(2)]
     assert folders_of([alone], tmp_path) == [alone]
-    assert folders_of([tmp_path / "series"], tmp_path) == series
-    assert folders_of([tmp_path], tmp_path) == [alone, *series]
-    assert folders_of([alone, tmp_path / "series" / ".." / "alone", tmp_path], tmp_path) == [
+    for named in (tmp_path / "sweep", tmp_path / "sweep" / "runs"):
+        assert folders_of([named], tmp_path) == sweep
+    assert folders_of([tmp_path], tmp_path) == [alone, *sweep]
+    assert folders_of([alone, tmp_path / "sweep" / ".." / "alone", tmp_path], tmp_path) == [
         alone,
-        *series,
+        *sweep,
     ]  # each once
 
 
-def test_latest_is_the_newest_run_also_in_a_series(tmp_path: Path) -> None:
-    old, new = make_folder(tmp_path / "old"), make_folder(tmp_path / "series" / "dqn-0" / "run")
+def test_latest_is_the_newest_run_also_in_a_sweep(tmp_path: Path) -> None:
+    old, new = make_folder(tmp_path / "old"), make_folder(tmp_path / "sweep" / "runs" / "pong-0" / "run")
     os.utime(old / "config.json", (1e9, 1e9))
     assert folder_of(Path("latest"), tmp_path) == new
     with pytest.raises(UserError, match=r"There is no run in the folder .*none; .* --runs-dir"):

@@ -9,7 +9,7 @@ import pytest
 
 from fastdqn import process
 from fastdqn.envs import many
-from fastdqn.envs.many import build_centred, build_vector_env, mean_frame, num_envs_of
+from fastdqn.envs.many import build_centred, build_group, build_vector_env, mean_frame, num_envs_of
 from fastdqn.errors import UserError
 from fastdqn.options.game import GameOptions, VectorOptions
 from tests.helpers.scripts import parse
@@ -29,6 +29,12 @@ def test_how_many_games_and_threads(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(process, "cores", lambda cores=cores: cores)
         assert (num_envs_of(VectorOptions()), threads_of(VectorOptions())) == (games, threads)
     assert threads_of(VectorOptions(num_envs=3, env_threads=9)) == 3
+
+
+@pytest.mark.parametrize(("threads", "shares"), [(4, [2, 2]), (3, [2, 1]), (1, [1, 1]), (16, [4, 4])])
+def test_halves_share_the_emulators_threads_out(threads: int, shares: list[int]) -> None:
+    vector = VectorOptions(num_envs=8, env_threads=threads)
+    assert [build_group(PONG, vector, SEED, number, 2).threads for number in range(2)] == shares
 
 
 def test_more_games_than_memory_are_refused() -> None:

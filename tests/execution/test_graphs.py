@@ -190,21 +190,6 @@ def test_work_without_a_result_is_recorded_once(device: torch.device) -> None:
     assert (count.item(), len(calls)) == (8, Graphed.WARM_UP + 1)
 
 
-def test_arguments_are_those_of_the_recording(device: torch.device) -> None:
-    """In 10 and 11 they say how many updates are due, which is always one where there are graphs."""
-    count, given = torch.zeros((), device=device), []
-
-    def work(number: int) -> None:
-        given.append(number)
-        count.add_(number)
-
-    graph = Graphed(work)
-    for number in (1, 2, 3, 4, 100, 100):
-        graph(number)
-    assert given == [1, 2, 3, 4]
-    assert count.item() == 1 + 2 + 3 + 4 + 4 + 4
-
-
 def test_each_replay_of_the_graph_draws_new_indices(device: torch.device) -> None:
     learner, replay = learner_of("double", CAPTURABLE, device), filled_replay(device)
     drawn: list[torch.Tensor] = []

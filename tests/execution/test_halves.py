@@ -247,6 +247,13 @@ def test_no_room_for_what_is_shared_is_one_sentence(monkeypatch: pytest.MonkeyPa
         halves_of(partial(half_of, "pong"), elsewhere=True)
 
 
+def test_its_process_ends_with_it() -> None:
+    with halves_of(partial(half_of, "pong"), elsewhere=True) as games:
+        there = process_of(games)
+        assert there.is_running()
+    assert not there.is_running() or there.status() == psutil.STATUS_ZOMBIE
+
+
 def test_what_halves_have_played_by_themselves_is_the_newest(plain: Halves) -> None:
     """In a state, too."""
     stacks = stacks_of(plain)

@@ -81,7 +81,7 @@ AVERAGE = ("--prioritized", "--importance-decay", "260", "--target-average", "0.
             for more in ((), AVERAGE)
         ),
         ("11_pong_in_seconds", (*VECTOR, *NARROW, *RETURNS, *AVERAGE, *IN_TURNS)),
-        ("11_pong_in_seconds", (*VECTOR, *NARROW, *RETURNS, *AVERAGE, "--num-envs", "4")),
+        ("11_pong_in_seconds", (*VECTOR, *NARROW, *RETURNS, *AVERAGE, "--num-envs", "4", "--freeze-share", "0.5")),
     ],
 )
 def test_n_and_n_more_are_2n(tmp_path: Path, script: str, words: tuple[str, ...]) -> None:

@@ -36,11 +36,16 @@ def test_the_options_of_every_script_survive_config_json(script: str) -> None:
     assert options_from(loaded(script).options_type, json.loads(json.dumps(plain(options)))) == options
 
 
-def test_an_option_that_is_no_more_is_read_where_it_was_off() -> None:
-    said = json.loads(json.dumps(plain(parse("10_rainbow"))))
+def test_options_that_are_no_more_are_read_where_they_were_off() -> None:
+    said = json.loads(json.dumps(plain(parse("10_rainbow", "--variant", "double"))))
     kind = loaded("10_rainbow").options_type
-    before = {**said, "agent": {**said["agent"], "gradient_threads": 1}, "turns": {"game_groups": 1}}
+    before = {name: values for name, values in said.items() if name != "variant"}
+    before |= {"agent": {**said["agent"], "gradient_threads": 1}, "turns": {"game_groups": 1}}
+    before |= {"series": {"variant": "double", "seeds": 1}}
     for wanted in (kind, Groups):
         assert options_from(wanted, before) == options_from(wanted, said)
         with pytest.raises(UserError, match="'gradient_threads'"):
             options_from(wanted, {**before, "agent": {**said["agent"], "gradient_threads": 2}})
+    with pytest.raises(UserError, match="'game_groups'"):
+        options_from(kind, {**before, "turns": {"game_groups": 2}})
+    assert options_from(Groups, {**before, "turns": {"game_groups": 2}}) == options_from(Groups, said)

@@ -71,7 +71,6 @@ def test_noisy_layers_do_without_epsilon() -> None:
         "--priority-floor 0",
         "--atoms 1",
         "--value-min 3 --value-max 3",
-        "--seeds 0",
         "--report-env-steps 0",
         "--held-out 0",
         "--adam-epsilon 0",

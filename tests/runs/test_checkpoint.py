@@ -179,6 +179,14 @@ def test_the_latest_run_is_one_of_the_script_that_asks(tmp_path: Path) -> None:
         checkpoint.latest_run(tmp_path, "01_baseline")
 
 
+def test_the_latest_run_may_be_one_of_a_sweep(tmp_path: Path) -> None:
+    run = tmp_path / "sweep" / "runs" / "pong-0" / "run"
+    run.mkdir(parents=True)
+    saved(run, {})
+    for runs in (tmp_path, tmp_path / "sweep"):
+        assert checkpoint.latest_run(runs) == run
+
+
 def test_a_failure_in_the_thread_is_raised_here_and_abandons_what_waits(tmp_path: Path) -> None:
     abandoned = []
 

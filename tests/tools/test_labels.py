@@ -72,6 +72,14 @@ PARTS = {"dueling": False, "noisy": False, "prioritized": False, "distributional
         ([{"update": {"random_shift": 4}}, {"update": {}}], ["09, random shift 0", "09, random shift 4"]),
         ([{"agent": {"small": True}}, {"agent": {}}], ["09", "09, with small"]),
         ([{"agent": {"gradient_threads": 1}}, {"agent": {}}], ["09"]),
+        ([{"turns": {"game_groups": 1}}, {}], ["09"]),
+        (
+            [
+                {"script": "10_rainbow", "series": {"variant": "dqn", "seeds": 1}},
+                {"script": "10_rainbow", "variant": {"variant": "dqn"}},
+            ],
+            ["10 dqn"],
+        ),
         ([{"game": {"name": "pong-fast"}}, {}], ["09", "09, pong-fast"]),
         ([{"game": {"name": "Pong"}}, {"game": {"name": "pong"}}], ["09"]),
     ],
