@@ -231,11 +231,11 @@ def options_from(kind: type[OptionsT], config: Mapping[str, Any]) -> OptionsT:
         UserError: a group is missing, an option is unknown, or a value is out of range.
     """
     groups: dict[str, Any] = {}
-    config = _without_gone(config)
-    for name, values in config.items():
-        if kind is not Groups and name in GONE and name not in _kinds(kind) and isinstance(values, dict):
-            raise _unknown(next(iter(cast(dict[str, Any], values)), name))
-    for name, group in _kinds(kind).items():
+    kinds, config = _kinds(kind), _without_gone(config)
+    for left in [config.get(name) for name in GONE.keys() - kinds.keys()]:
+        if kind is not Groups and isinstance(left, dict) and left:
+            raise _unknown(next(iter(cast(dict[str, Any], left))))
+    for name, group in kinds.items():
         said = config.get(name)
         if said is None and kind is Groups:
             continue
@@ -257,10 +257,8 @@ def _without_gone(config: Mapping[str, Any]) -> dict[str, Any]:
     found = {RENAMED.get(name, name): said for name, said in config.items()}
     for group, off in GONE.items():
         if isinstance(found.get(group), dict):
-            values = cast(dict[str, Any], found.pop(group))
-            left = {name: value for name, value in values.items() if name not in off or value != off[name]}
-            if left or group in _kinds(Groups):
-                found[group] = left
+            values = cast(dict[str, Any], found[group])
+            found[group] = {name: value for name, value in values.items() if name not in off or value != off[name]}
     return found
 
 

@@ -120,8 +120,8 @@ def _name(run: RunData, scripts: set[str]) -> tuple[str, str | None]:
 
 
 def _variant(run: RunData) -> str | None:
-    """Return the name of the variant; older runs say it in a group of another name."""
-    return run.config.get("variant", run.config.get("series", {})).get("variant")
+    """Return the name of the variant."""
+    return as_of_now(run.config)["variant"]["variant"]
 
 
 def _agent(run: RunData) -> str | None:

@@ -94,10 +94,8 @@ def test_a_second_ctrl_c_leaves_at_once(tmp_path: Path) -> None:
         assert run.process.poll() is None  # it waits for the player
         begin = time.monotonic()
         run.ctrl_c()
-        run.process.wait(10.0)
-        took = time.monotonic() - begin
         code, _, err = run.finish()
-    assert took < 2.0
+    assert time.monotonic() - begin < 2.0
     assert code == 130
     assert "Interrupted." in err
     assert semaphores or not Path("/proc/self/maps").exists()

@@ -201,12 +201,10 @@ def test_ctrl_c_while_a_rank_is_stopped(tmp_path: Path, script: str, presses: in
         run.players()[0].suspend()
         time.sleep(1.0)
         began = pressed(run, presses, 0.5)
-        run.process.wait(10.0)
-        took = time.monotonic() - began
         code, _, _ = run.finish()
     assert code == 130
     if presses == 2:
-        assert took < 2.0
+        assert time.monotonic() - began < 2.0
     else:
         assert summary(only_run(tmp_path))["reason"] == "interrupted"
 

@@ -333,5 +333,6 @@ def test_a_full_disk(tmp_path: Path) -> None:
     folder = only_run(tmp_path)
     assert (folder / "weights.safetensors").stat().st_size > 6_000_000
     assert checkpoints_in(folder) == []
+    assert time.time() - (folder / "summary.json").stat().st_mtime < 100
     result = summary(folder)
     assert (result["env_steps"], result["reason"]) == (90, "max-env-steps")
