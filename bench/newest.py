@@ -15,7 +15,8 @@ class Sources(NamedTuple):
     ladder_gpu: tuple[str, ...]  # of bench/fps.py on a GPU, cut short: 01 in the first
     steps: str  # of bench/fps.py --sweep
     parts: str
-    pong: tuple[Setting, ...]
+    pong: tuple[Setting, ...]  # all solved
+    pong_now: tuple[Setting, ...]  # by the code of now, solved or not
     pong_gpu: tuple[Setting, ...]  # on a GPU: too few, or not all of them solved
     pong_older_code: tuple[Setting, ...]  # by the rules of now
     pong_before: tuple[Setting, ...]  # by older rules
@@ -32,6 +33,7 @@ NEWEST = Sources(
     steps="20261121-123913-sweep-cpu",
     parts="20261122-201750-sweep-cpu",
     pong=(Setting("11", "pong-11-area-zen4-seed", (0, 1, 2, 3, 4)),),
+    pong_now=(Setting("11", "pong-11-halves-zen4-seed", (0, 1, 2, 3, 4)),),
     pong_gpu=(
         Setting("11", "pong-11-h200-seed", (0, 1, 2, 3, 4)),
         Setting("11", "pong-11-h100-seed", (0, 1)),

@@ -85,7 +85,7 @@ def train(options: Options) -> Run:
     shown = NewestStacks(games.num_envs, games.obs_shape, device, channels_last=True, newest=lambda: games.newest)
     holds = dqn.replay_size // games.num_envs * games.num_envs
     recorder = Recorder(replay, shown, min(dqn.replay_initial, holds))
-    trial = FreezeTrial(freeze.freeze_share, freeze.freeze_slack)
+    trial = FreezeTrial(freeze.freeze_share, freeze.freeze_slack, freeze.decay_share)
 
     def pause(frozen: bool) -> None:
         recorder.pause(frozen)
@@ -165,7 +165,8 @@ def train(options: Options) -> Run:
                 run.played_vector(one.step, policy_lag=run.updates - updates, epsilon=before[-1])
                 before = epsilon
             updates = run.updates
-            schedule(run.env_steps - trial.env_steps)
+            learnt = run.env_steps - trial.env_steps
+            schedule(learnt, trial.decay.elapsed(learnt))
             due = range(0) if trial.frozen or not came else run.due(steps, dqn.replay_initial)
             if not trial.frozen:
                 threads.share(run.neighbours.crowded)

@@ -38,7 +38,7 @@ from fastdqn.execution.wire import window_for
 from fastdqn.forms import fastest_form
 from fastdqn.networks.qnetwork import HeadParts, QNetwork
 from fastdqn.networks.torso import SIZES, describe_unread
-from fastdqn.nouns import GamesOnDevice, ManyGames, OneGame, PlayerElsewhere
+from fastdqn.nouns import GamesOnDevice, ManyGames, OneGame, PlayerElsewhere, Schedule
 from fastdqn.options.agents import AGENTS
 from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions, UpdateOptions
 from fastdqn.options.game import GameOptions, PlayerOptions, VectorOptions
@@ -363,7 +363,7 @@ def schedule_of(
     parts: PartOptions | None,
     learner: DQNLearner,
     replay: DeviceReplay,
-) -> Callable[[int], None]:
+) -> Schedule:
     """Return what sets, at an env step, all that changes with env steps: the learning rate, and priorities' beta."""
     final = None if update is None else update.final_learning_rate
     over = 1 if update is None else update.learning_rate_decay
@@ -374,9 +374,10 @@ def schedule_of(
             to(value)
             written[name] = value
 
-    def schedule(env_steps: int) -> None:
+    def schedule(env_steps: int, decaying: int | None = None) -> None:
         if final is not None:
-            write("learning rate", linear(env_steps, dqn.learning_rate, final, over), learner.set_learning_rate)
+            since = env_steps if decaying is None else decaying
+            write("learning rate", linear(since, dqn.learning_rate, final, over), learner.set_learning_rate)
         if parts is not None and isinstance(replay, PrioritizedReplay):
             first, last, rising = parts.importance_exponent, parts.importance_final, parts.importance_decay
             beta = first if rising is None else linear(env_steps, first, last, rising)

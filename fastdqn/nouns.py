@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -63,6 +63,16 @@ class ManyGames(NamedTuple):
     notes: tuple[str, ...]
 
 
+class Schedule(Protocol):
+    """Sets all that changes with env steps."""
+
+    def __call__(self, env_steps: int, decaying: int | None = None) -> None:
+        """Set what is due after `env_steps`, of which the learning rate has been falling for `decaying`; by default for
+        all.
+        """
+        ...
+
+
 class GamesOnDevice(NamedTuple):
     """Many games at once, and a replay of frames on the device."""
 
@@ -71,7 +81,7 @@ class GamesOnDevice(NamedTuple):
     learner: DQNLearner
     replay: DeviceReplay
     policy: VectorEpsilonGreedy
-    schedule: Callable[[int], None]  # sets, at an env step, all that changes with env steps
+    schedule: Schedule
     diagnostics: Diagnostics
     notes: tuple[str, ...]
 

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fastdqn.algorithms.decay_start import DecayStart
 from fastdqn.states import NothingUnfinished
 from fastdqn.types import VectorStep
 
@@ -33,10 +34,12 @@ class FreezeTrial(NothingUnfinished):
     Args:
         share: of its points that a policy must win so that the test leans neither way; None never to freeze one.
         slack: how much less the share of its last points may be for a trial, which costs little.
+        decay_share: of its points that a learning agent must win for a decay to begin; None for one that has begun.
     """
 
-    def __init__(self, share: float | None, slack: float = 0.15) -> None:
+    def __init__(self, share: float | None, slack: float = 0.15, decay_share: float | None = None) -> None:
         self.frozen = False
+        self.decay = DecayStart(decay_share)
         self.trials = 0  # so far
         self.won = self.lost = 0  # by the newest of them
         self.env_steps = 0  # that frozen agents have played
@@ -67,6 +70,7 @@ class FreezeTrial(NothingUnfinished):
             self.lost += lost
             self.frozen = self.ratio >= LIMIT
         else:
+            self.decay.observe(steps)
             self._recent.extend([True] * won + [False] * lost)
             if self._can_lose and len(self._recent) == POINTS and sum(self._recent) / POINTS >= self._least:
                 self.frozen = True
@@ -88,7 +92,8 @@ class FreezeTrial(NothingUnfinished):
         """Return what is known of the agent's points."""
         counts = {"frozen": self.frozen, "trials": self.trials, "won": self.won, "lost": self.lost}
         counts["env_steps"] = self.env_steps
-        return {**counts, "can_lose": self._can_lose, "recent": [int(won) for won in self._recent]}
+        recent = [int(won) for won in self._recent]
+        return {**counts, "can_lose": self._can_lose, "recent": recent, "decay": self.decay.state()}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Continue from there."""
@@ -96,6 +101,8 @@ class FreezeTrial(NothingUnfinished):
         self.trials, self.won, self.lost = int(state["trials"]), int(state["won"]), int(state["lost"])
         self.env_steps = int(state["env_steps"])
         self._recent = deque((bool(won) for won in state["recent"]), maxlen=POINTS)
+        if "decay" in state:  # not of a run of 0.1.0, where it had begun at once
+            self.decay.load(state["decay"])
 
 
 def evidence(share: float) -> tuple[float, float]:

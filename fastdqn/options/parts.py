@@ -139,7 +139,7 @@ class ReturnOptions:
 
 @dataclass(frozen=True)
 class FreezeOptions:
-    """An agent that wins stops learning for as long as it wins."""
+    """An agent that wins learns in smaller steps, and none for as long as it wins nearly always."""
 
     freeze_share: float | None = None
     """An agent that has won nearly this share (--freeze-slack less) of its last points, rewards above 0 against those
@@ -147,8 +147,12 @@ class FreezeOptions:
     than about this share. By default none is frozen."""
     freeze_slack: float = 0.15
     """How much less than --freeze-share an agent must have won for a trial, which costs little."""
+    decay_share: float | None = None
+    """The learning rate stays until the agent has won this share of its last 100 points; then --learning-rate-decay
+    begins. By default it begins at once."""
 
     def check(self) -> None:
         """Raise UserError for a value out of range."""
         between(self.freeze_share, 0.5, 0.99, "--freeze-share")
         between(self.freeze_slack, 0.0, 1.0, "--freeze-slack")
+        between(self.decay_share, 0.0, 1.0, "--decay-share")

@@ -91,6 +91,9 @@ _TWO_CORES: Changes = {"run": {"threads": 1}, "returns": {"refresh_delay": 0.5}}
 """On two cores the emulators have the other one, with time left for the values of a refresh. With frames as small two
 threads are no sooner done, and wait for each other as soon as somebody else wants a core."""
 
+_CPU: Changes = {"freeze": {"decay_share": 0.75}, "update": {"learning_rate_decay": 40_000}}
+"""A learning rate that falls before a slow run wins makes it slower still; on a GPU this has not been tried."""
+
 _GPU: Changes = {
     "dqn": {"batch_size": 8},
     "agent": {"network": "wide"},
@@ -195,5 +198,5 @@ def record_changes(agent: AgentName, rom: str, gpu: bool) -> list[Changes]:
         return []
     if rom != "pong":
         return [_RECORD]
-    there = [_GPU] if gpu else [_TWO_CORES] if cores() <= 2 else []
+    there = [_GPU] if gpu else [_CPU, _TWO_CORES] if cores() <= 2 else [_CPU]
     return [_RECORD, _PLAYING_AREA, *there]

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fastdqn.algorithms.decay_start import DecayStart
 from fastdqn.algorithms.dqn import DQNLearner
 from fastdqn.algorithms.exploration import Exploring, VectorEpsilonGreedy
 from fastdqn.replay.prioritized import PrioritizedReplay
@@ -96,3 +97,17 @@ def test_each_update_gives_its_samples_their_priorities(
         assert torch.equal(slot, at)
         assert torch.equal(priority, is_now)
     assert len({float(value) for _, priority in given for value in priority}) > 20
+
+
+@pytest.mark.parametrize("script", ["09_cuda_graph", *LATER])
+def test_the_learning_rate_falls_with_env_steps_in_11_with_those_since_the_agent_wins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
+    rates: list[float] = []
+    monkeypatch.setattr(DQNLearner, "set_learning_rate", lambda _, rate: rates.append(rate))
+    monkeypatch.setattr(DecayStart, "elapsed", lambda _, env_steps: max(0, env_steps - 150))
+    words = ("--learning-rate", "1e-3", "--final-learning-rate", "1e-4", "--learning-rate-decay", "180")
+    train(script, tmp_path, *words_of(script), *words, "--max-env-steps", "200")
+    waited = 150 if script == "11_pong_in_seconds" else 0
+    steps = {min(max(0, env_steps - waited), 180) for env_steps in range(0, 201, 5)}
+    assert rates == pytest.approx([1e-3 - step * 5e-6 for step in sorted(steps)])
