@@ -16,7 +16,6 @@ class Sources(NamedTuple):
     steps: str  # of bench/fps.py --sweep
     parts: str
     pong: tuple[Setting, ...]  # all solved
-    pong_now: tuple[Setting, ...]  # by the code of now, solved or not
     pong_gpu: tuple[Setting, ...]  # on a GPU: too few, or not all of them solved
     pong_older_code: tuple[Setting, ...]  # by the rules of now
     pong_before: tuple[Setting, ...]  # by older rules
@@ -32,8 +31,7 @@ NEWEST = Sources(
     ladder_gpu=("20261127-223413-fps-cuda", "20261127-223622-fps-cuda"),
     steps="20261121-123913-sweep-cpu",
     parts="20261122-201750-sweep-cpu",
-    pong=(Setting("11", "pong-11-area-zen4-seed", (0, 1, 2, 3, 4)),),
-    pong_now=(Setting("11", "pong-11-halves-zen4-seed", (0, 1, 2, 3, 4)),),
+    pong=(Setting("11", "pong-11-waits-zen4-seed", (0, 1, 2, 3, 4, 30, 31, 32, 33, 34)),),
     pong_gpu=(
         Setting("11", "pong-11-h200-seed", (0, 1, 2, 3, 4)),
         Setting("11", "pong-11-h100-seed", (0, 1)),
@@ -41,6 +39,8 @@ NEWEST = Sources(
         Setting("11 --num-envs 24 --game-groups 2 --env-threads 24", "pong-11-h200-24-seed", (0, 1, 2, 3)),
     ),
     pong_older_code=(
+        Setting("11", "pong-11-halves-zen4-seed", (0, 1, 2, 3, 4)),
+        Setting("11", "pong-11-area-zen4-seed", (0, 1, 2, 3, 4)),
         Setting("11", "pong-11-amx-seed", (0, 1, 2, 3, 4)),
         Setting("11", "pong-11-zen4-seed", (0, 1, 2, 3, 4)),
         Setting("11", "pong-11-seed", (0, 1, 2, 3, 4)),

@@ -237,10 +237,6 @@ def pong_runs(page: Page, sources: Sources) -> str:
     return runs_of(page, sources.pong)
 
 
-def pong_runs_now(page: Page, sources: Sources) -> str:
-    return runs_of(page, sources.pong_now)
-
-
 def pong_runs_gpu(page: Page, sources: Sources) -> str:
     return runs_of(page, sources.pong_gpu)
 
@@ -300,7 +296,6 @@ MAKERS = (
     trainer_thread,
     pong,
     pong_runs,
-    pong_runs_now,
     pong_runs_gpu,
     pong_runs_older_code,
     pong_runs_before,

@@ -34,6 +34,9 @@ def refuse_idle(groups: Groups, asked: Collection[str]) -> None:
         raise UserError(
             "--learning-rate-decay says how fast the learning rate moves to --final-learning-rate; give both."
         )
+    waits = groups.freeze is not None and groups.freeze.decay_share is not None
+    if stays and waits and "--decay-share" in asked:
+        raise UserError("--decay-share says when the learning rate begins to move to --final-learning-rate; give both.")
     learnt = ("--target-entropy", "--initial-temperature")
     if sac is not None and sac.temperature is not None and any(option in asked for option in learnt):
         raise UserError(

@@ -151,6 +151,12 @@ class FreezeOptions:
     """The learning rate stays until the agent has won this share of its last 100 points; then --learning-rate-decay
     begins. By default it begins at once."""
 
+    def describe(self, final_learning_rate: float | None) -> tuple[str, ...]:
+        """Return a line that says when the learning rate moves to its last value, if it waits for that."""
+        if final_learning_rate is None or self.decay_share is None:
+            return ()
+        return (f"the learning rate stays until the agent has won {self.decay_share:.0%} of its last 100 points",)
+
     def check(self) -> None:
         """Raise UserError for a value out of range."""
         between(self.freeze_share, 0.5, 0.99, "--freeze-share")
