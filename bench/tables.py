@@ -234,7 +234,7 @@ def pong(page: Page, sources: Sources) -> str:
 
 
 def pong_runs(page: Page, sources: Sources) -> str:
-    return runs_of(page, sources.pong)
+    return runs_of(page, (*sources.pong, *sources.pong_more))
 
 
 def pong_runs_gpu(page: Page, sources: Sources) -> str:
