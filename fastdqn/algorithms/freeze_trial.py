@@ -101,7 +101,7 @@ class FreezeTrial(NothingUnfinished):
         self.trials, self.won, self.lost = int(state["trials"]), int(state["won"]), int(state["lost"])
         self.env_steps = int(state["env_steps"])
         self._recent = deque((bool(won) for won in state["recent"]), maxlen=POINTS)
-        if "decay" in state:  # not of a run of 0.1.0, where it had begun at once
+        if "decay" in state:  # not in a checkpoint of before there was a share
             self.decay.load(state["decay"])
 
 
