@@ -149,7 +149,7 @@ class FreezeOptions:
     """How much less than --freeze-share an agent must have won for a trial, which costs little."""
     decay_share: float | None = None
     """The learning rate stays until the agent has won this share of its last 100 points; then --learning-rate-decay
-    begins. By default it begins at once."""
+    begins. None to begin at once."""
 
     def describe(self, final_learning_rate: float | None) -> tuple[str, ...]:
         """Return a line that says when the learning rate moves to its last value, if it waits for that."""
