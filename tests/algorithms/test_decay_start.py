@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
+from functools import partial
 
 from fastdqn.algorithms.decay_start import DecayStart
 from fastdqn.algorithms.freeze_trial import FreezeTrial
-from fastdqn.types import VectorStep
+from tests.helpers.points import points as points_of
 
-
-def points(won: int, lost: int) -> VectorStep:
-    """A step of many games; three of them have no point, and one of these was reset."""
-    reward = np.array([2.0] * won + [-1.0] * lost + [0.0] * 3, np.float32)
-    none = np.zeros(len(reward), bool)
-    reset = none.copy()
-    reset[-1] = True
-    return VectorStep(np.zeros((len(reward), 1, 1), np.uint8), reward, none, none, reset, ())
+points = partial(points_of, worth=2.0)
 
 
 def test_it_begins_with_the_share_of_the_last_hundred_points_and_counts_env_steps_from_there() -> None:

@@ -8,16 +8,7 @@ import numpy as np
 import pytest
 
 from fastdqn.algorithms.freeze_trial import FreezeTrial, evidence
-from fastdqn.types import VectorStep
-
-
-def points(won: int, lost: int) -> VectorStep:
-    """A step of many games; three of them have no point, and one of these was reset."""
-    reward = np.array([1.0] * won + [-1.0] * lost + [0.0] * 3, np.float32)
-    none = np.zeros(len(reward), bool)
-    reset = none.copy()
-    reset[-1] = True
-    return VectorStep(np.zeros((len(reward), 1, 1), np.uint8), reward, none, none, reset, ())
+from tests.helpers.points import points
 
 
 def test_env_steps_of_frozen_agents_are_counted() -> None:
