@@ -17,6 +17,12 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float) ->
             group["lr"] = learning_rate
 
 
+def learning_rate_of(optimizer: torch.optim.Optimizer) -> Tensor:
+    """Return the learning rate of the next step, () float32; does not wait for the device."""
+    rate = optimizer.param_groups[0]["lr"]
+    return rate.detach().clone() if isinstance(rate, Tensor) else torch.tensor(rate, dtype=torch.float32)
+
+
 def load_optimizer(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
     """Continue with the moments and the learning rate of `state`; how a step is carried out stays this device's choice,
     and moments lie as their weights do, which optimisers in one kernel take for granted.

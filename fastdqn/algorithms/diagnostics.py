@@ -1,4 +1,6 @@
-"""Diagnostics: reports on what is inside a learner, as values of held-out states, noise, priorities, distributions."""
+"""Diagnostics: reports on what is inside a learner: values of held-out states, learning rate, noise, priorities,
+distributions.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +15,7 @@ from fastdqn.algorithms.objectives import CategoricalObjective
 from fastdqn.networks.noisy import noisy_layers
 from fastdqn.replay.prioritized import DeviceReplay, PrioritizedReplay
 from fastdqn.states import NothingUnfinished, Packed, set_generator, unpack
+from fastdqn.steps import learning_rate_of
 from fastdqn.types import Histogram
 
 CHUNK = 250  # states evaluated at once
@@ -68,6 +71,7 @@ class Diagnostics(NothingUnfinished):
         objective = self._learner.objective
         values = objective.values(outputs)
         scalars = {"held_out/mean_q": float(values.max(dim=1).values.mean())}
+        scalars["train/learning_rate"] = float(learning_rate_of(self._learner.group.optimizer))
         scalars |= signal_to_noise(self._learner)
         if isinstance(self._replay, PrioritizedReplay):
             scalars |= self._replay.spread()

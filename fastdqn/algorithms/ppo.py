@@ -14,7 +14,7 @@ from fastdqn.algorithms.distributions import Categorical, DiagonalGaussian
 from fastdqn.algorithms.form import PLAIN, Form
 from fastdqn.networks.lowered import backward
 from fastdqn.seam import Descent, Group
-from fastdqn.steps import set_learning_rate
+from fastdqn.steps import learning_rate_of, set_learning_rate
 from fastdqn.types import EpisodeEnd, Metrics
 
 KL_SLACK = 1.5
@@ -187,5 +187,6 @@ class PPOLearner(A2CLearner):
             "loss_policy": policy.detach(),
             "loss_value": value.detach(),
             "loss_total": total.detach(),
+            "learning_rate": learning_rate_of(self.group.optimizer),
         }
         return total, Metrics(scalars, batch.advantage.abs())

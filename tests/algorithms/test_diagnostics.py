@@ -34,6 +34,14 @@ def test_reports_of_a_rainbow() -> None:
     assert [g.get_state().tolist() for g in (learner.noise, replay.generator)] == before  # nothing of the run's
 
 
+def test_a_report_says_the_learning_rate_of_now() -> None:
+    learner = learner_of("dqn")
+    diagnostics = Diagnostics(learner, filled_replay(), every=100, held_out=30, seed=0)
+    for rate in (3e-4, 1e-5):
+        learner.set_learning_rate(rate)
+        assert diagnostics.report()[0]["train/learning_rate"] == pytest.approx(rate)
+
+
 def test_signal_to_noise_by_hand() -> None:
     learner = learner_of("noisy")
     with torch.no_grad():
