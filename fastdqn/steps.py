@@ -18,9 +18,11 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float) ->
 
 
 def learning_rate_of(optimizer: torch.optim.Optimizer) -> Tensor:
-    """Return the learning rate of the next step, () float32; does not wait for the device."""
+    """Return the learning rate of the next step, () float64, or float32 where graphs read it from the device; does not
+    wait for it.
+    """
     rate = optimizer.param_groups[0]["lr"]
-    return rate.detach().clone() if isinstance(rate, Tensor) else torch.tensor(rate, dtype=torch.float32)
+    return rate.detach().clone() if isinstance(rate, Tensor) else torch.tensor(rate, dtype=torch.float64)
 
 
 def load_optimizer(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:

@@ -32,7 +32,7 @@ from fastdqn.options.run import RunOptions
 from fastdqn.seam import Descent, Group, Learner
 from fastdqn.seeds import Seeds, rank_seeds
 from fastdqn.states import on_cpu
-from fastdqn.steps import load_optimizer
+from fastdqn.steps import learning_rate_of, load_optimizer
 from fastdqn.terminal import say
 
 WAITING_SECONDS = 5.0
@@ -231,7 +231,7 @@ class Ranks(Exchanges):
         data = b""
         if self.first:
             written = io.BytesIO()
-            size = float(optimizer.param_groups[0]["lr"])
+            size = float(learning_rate_of(optimizer))
             moments = on_cpu(optimizer.state_dict()["state"])
             torch.save({"state": moments, "param_groups": [{"lr": size}]}, written)
             data = written.getvalue()

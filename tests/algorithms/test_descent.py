@@ -16,6 +16,7 @@ from fastdqn.foreach import clip
 from fastdqn.options.dqn import DQNOptions
 from fastdqn.options.groups import Groups
 from fastdqn.seam import Group
+from fastdqn.steps import learning_rate_of, set_learning_rate
 from tests.helpers.learners import CPU, FAST, SHAPE, learner_from, network, random_batch
 
 
@@ -106,6 +107,15 @@ def test_a_group_says_how_far_its_gradient_may_go() -> None:
 def test_the_learning_rate_reaches_the_optimiser() -> None:
     learner = DQNLearner(network(), network, Settings(learning_rate=3e-3))
     assert [group["lr"] for group in learner.group.optimizer.param_groups] == [3e-3]
+
+
+def test_what_is_said_of_a_learning_rate_stays_as_it_was() -> None:
+    """With CUDA graphs it is a tensor, which later learning rates are written to."""
+    rate = torch.tensor(1e-3)
+    optimizer = torch.optim.Adam([torch.zeros(1, requires_grad=True)], lr=rate, capturable=True)
+    said = learning_rate_of(optimizer)
+    set_learning_rate(optimizer, 1e-4)
+    assert (said.item(), learning_rate_of(optimizer).item()) == pytest.approx((1e-3, 1e-4))
 
 
 def test_a_learning_rate_that_is_changed_counts_from_the_next_step_on() -> None:

@@ -14,7 +14,6 @@ from fastdqn.algorithms.form import PLAIN, Form
 from fastdqn.algorithms.ppo import PolicySamples, PPOLearner, Rollout
 from fastdqn.networks.actor_critic import actor_critic
 from fastdqn.seam import Group
-from fastdqn.steps import learning_rate_of, set_learning_rate
 from tests.helpers.learners import KeepsGradients
 from tests.helpers.sb3 import clip_coefficient, first_adam_step, ppo_losses
 
@@ -216,15 +215,6 @@ def test_an_update_says_its_learning_rate() -> None:
     learner.set_learning_rate(1e-5)
     assert learner.update(samples).scalars["learning_rate"].item() == pytest.approx(1e-5)
     assert first.item() == pytest.approx(SETTINGS.learning_rate)  # as it was then
-
-
-def test_a_learning_rate_on_a_device_is_the_one_of_then() -> None:
-    """With CUDA graphs it is a tensor, which later learning rates are written to."""
-    rate = torch.tensor(1e-3)
-    optimizer = torch.optim.Adam([torch.zeros(1, requires_grad=True)], lr=rate, capturable=True)
-    said = learning_rate_of(optimizer)
-    set_learning_rate(optimizer, 1e-4)
-    assert (said.item(), learning_rate_of(optimizer).item()) == pytest.approx((1e-3, 1e-4))
 
 
 def test_explained_variance_by_hand() -> None:
