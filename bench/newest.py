@@ -18,8 +18,6 @@ class Sources(NamedTuple):
     pong: tuple[Setting, ...]  # all solved, and none refuted by its fresh games
     pong_more: tuple[Setting, ...]  # the same with other seeds, whatever came of them
     pong_gpu: tuple[Setting, ...]  # on a GPU: too few, or not all of them solved
-    pong_older_code: tuple[Setting, ...]  # by the rules of now
-    pong_before: tuple[Setting, ...]  # by older rules
     variants: str  # a folder with a run's folder for each of VARIANTS
     actor_critics: str  # of bench/fps.py --only "20, 21 --players 1, ..."
     trainer_thread: str  # of bench/trainer_thread.py
@@ -39,20 +37,6 @@ NEWEST = Sources(
         Setting("11", "pong-11-h100-seed", (0, 1)),
         Setting("11 --num-envs 32 --game-groups 2", "pong-11-h100-32-seed", (0, 1, 2, 3, 4)),
         Setting("11 --num-envs 24 --game-groups 2 --env-threads 24", "pong-11-h200-24-seed", (0, 1, 2, 3)),
-    ),
-    pong_older_code=(
-        Setting("11", "pong-11-halves-zen4-seed", (0, 1, 2, 3, 4)),
-        Setting("11", "pong-11-area-zen4-seed", (0, 1, 2, 3, 4)),
-        Setting("11", "pong-11-amx-seed", (0, 1, 2, 3, 4)),
-        Setting("11", "pong-11-zen4-seed", (0, 1, 2, 3, 4)),
-        Setting("11", "pong-11-seed", (0, 1, 2, 3, 4)),
-    ),
-    pong_before=(
-        Setting("11", "pong-11-4samples-seed", (0, 1, 2, 3)),
-        Setting("11 --precision fp32", "pong-11-4samples-fp32-seed", (0,)),
-        Setting("11 --small", "pong-11-small-4samples-seed", (0, 1, 3)),
-        Setting("11 --small", "pong-11-small-4samples-seed", (2, 4, 5)),
-        Setting("09 --agent pong-fast", "pong-fast-cpu-seed", (0, 1)),
     ),
     variants="variants-pong-4samples",
     actor_critics="20261123-194413-fps-cpu",

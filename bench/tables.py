@@ -131,16 +131,8 @@ def ladder_gpu(page: Page, sources: Sources) -> str:
         told += [f"{line['batch_size']}", f"{samples:.0f}", f"{speed:,.0f}", f"{speed * samples:,.0f}"]
         alike = round(samples) == round(trials[0]["samples_per_step"])
         rows.append([*told, f"{speed / trials[0]['env_steps_per_s']:.1f}" if alike else ""])
-    heads = (
-        "script",
-        "options",
-        "games at once",
-        "batch",
-        "samples for each env step",
-        "env steps/s",
-        "samples/s",
-        "x 01",
-    )
+    heads = ["script", "options", "games at once", "batch", "samples for each env step"]
+    heads += ["env steps/s", "samples/s", "x 01"]
     links = ", ".join(page.data(f"data {number}", f"{name}.jsonl") for number, name in enumerate(sources.ladder_gpu, 1))
     note = f"Measured once each, on {machine(stamps[0])}; {software(stamps)}; {links}."
     return grid(heads, rows, note)
@@ -204,16 +196,8 @@ def trainer_thread(page: Page, sources: Sources) -> str:
 
 
 def pong(page: Page, sources: Sources) -> str:
-    heads = (
-        "script",
-        "network",
-        "machine",
-        "minutes, median",
-        "every seed",
-        "fresh games",
-        "Nature's protocol",
-        "date",
-    )
+    heads = ["script", "network", "machine", "minutes, median", "every seed"]
+    heads += ["fresh games", "Nature's protocol", "date"]
     rows: list[list[str]] = []
     stamps: list[dict[str, Any]] = []
     for setting in sources.pong:
@@ -239,14 +223,6 @@ def pong_runs(page: Page, sources: Sources) -> str:
 
 def pong_runs_gpu(page: Page, sources: Sources) -> str:
     return runs_of(page, sources.pong_gpu)
-
-
-def pong_runs_older_code(page: Page, sources: Sources) -> str:
-    return runs_of(page, sources.pong_older_code)
-
-
-def pong_runs_before(page: Page, sources: Sources) -> str:
-    return runs_of(page, sources.pong_before)
 
 
 def variants(page: Page, sources: Sources) -> str:
@@ -297,8 +273,6 @@ MAKERS = (
     pong,
     pong_runs,
     pong_runs_gpu,
-    pong_runs_older_code,
-    pong_runs_before,
     variants,
     curves,
 )
