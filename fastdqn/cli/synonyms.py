@@ -104,7 +104,7 @@ _SCRIPTS = {
     "10 to 12": "network init act-with report-env-steps held-out dueling noisy noise noisy-sigma "
     "prioritized priority-exponent priority-floor priority-measure importance-exponent importance-final "
     "importance-decay distributional atoms value-min value-max",
-    "11": "freeze-share freeze-slack",
+    "11": "freeze-share freeze-slack decay-share",
     "11 and 12": "block-steps refresh-env-steps refresh-turns refresh-delay",
     "12": "reset-updates reset-keep reset-until first-n-step first-gamma horizon-updates evaluation-games "
     "evaluation-envs final-average",

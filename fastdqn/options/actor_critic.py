@@ -186,8 +186,8 @@ class PlayersOptions:
     players: int | None = None
     """Player processes; by default 4, and no more than there are cores."""
     synchronous: bool = False
-    """Players wait until the update is made that their samples go into. One player then repeats the run of a single
-    process, and more of them repeat themselves, whose number must divide what an update is made of; without it nobody
+    """Players wait until the update is made that their samples go into. With one player the run is that of a single
+    process; with several it repeats itself, and their number must divide --pieces or --gradients. Without it nobody
     waits, and no run is like another."""
 
     def check(self) -> None:

@@ -110,8 +110,8 @@ class ReturnOptions:
     """Env steps after which all returns in the replay are computed anew, with the network that plays then (Daley &
     Amato 2019); a longer replay pays then. By default never."""
     refresh_turns: int = 1
-    """Refreshes in which every stored env step is evaluated once. With 4 each takes one step of the games in four, and
-    between two of these returns hold rewards alone."""
+    """Refreshes in which every stored env step is evaluated once. With 4, a refresh evaluates every fourth step of each
+    game, another fourth each time, and returns bootstrap at the newly evaluated steps only."""
     refresh_delay: float = 0.0
     """Share of --refresh-env-steps after which the values of a refresh count, from 0 up to 1; the first has no delay.
     Where PyTorch has one thread and the process another core, they are computed there meanwhile, else at once."""
@@ -146,7 +146,7 @@ class FreezeOptions:
     below, is frozen: it learns nothing, and its games are over sooner, until a sequential test says that it wins less
     than about this share. By default none is frozen."""
     freeze_slack: float = 0.15
-    """How much less than --freeze-share an agent must have won for a trial, which costs little."""
+    """A trial begins once the agent has won --freeze-share less this of its last points; one that fails costs little."""
     decay_share: float | None = None
     """The learning rate stays until the agent has won this share of its last 100 points; then --learning-rate-decay
     begins. None to begin at once."""

@@ -24,12 +24,12 @@ OptionsT = TypeVar("OptionsT")
 
 
 def changed(options: OptionsT, changes: Changes) -> OptionsT:
-    """Return `options` with other values in those of their groups that `changes` name."""
+    """Return `options` with other values in those groups that `changes` name and that they have."""
     composed: Any = options
     groups = {
         group: dataclasses.replace(getattr(composed, group), **values)
         for group, values in changes.items()
-        if hasattr(composed, group)
+        if getattr(composed, group, None) is not None
     }
     return dataclasses.replace(composed, **groups)
 

@@ -26,7 +26,7 @@ class RunOptions:
     seed: int = 0
     """Root of all random numbers of the run."""
     max_env_steps: int | None = beside(3_000_000)
-    """Stop after this many env steps (4 frames each)."""
+    """Stop after this many env steps (in Atari's games 4 frames each)."""
     max_minutes: float | None = beside(None)
     """Stop after this many minutes since the process began, those before a --resume among them."""
     train_seconds: float | None = beside(None)
@@ -35,8 +35,8 @@ class RunOptions:
     """Solved, and so done, when the mean raw score of the last 100 games, in the order in which they began, is above
     this."""
     fresh_games: int = beside(100)
-    """Games that the final weights play once the run is solved, off the clock, at epsilon 0.02; then 30 by Nature's
-    protocol. 0 for none of both."""
+    """Games that the final weights play once the run is solved, off the clock: at epsilon 0.02, or as noisy layers
+    or an actor-critic play; of Atari's games then 30 by Nature's protocol. 0 for none of both."""
     threads: int | None = beside(None)
     """CPU threads that PyTorch trains with; None: one for each core."""
     runs_dir: Path = beside(Path("runs"))  # noqa: RUF009 - a path does not change

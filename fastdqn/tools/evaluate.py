@@ -60,7 +60,7 @@ PROTOCOLS = {
         None,
     ),
     "nature": EvaluationProtocol(
-        "30 no-ops, epsilon 0.05, games of at most 5 minutes, 30 games (Mnih et al. 2015)",
+        "up to 30 no-ops, epsilon 0.05, games of at most 5 minutes, 30 games (Mnih et al. 2015)",
         0.05,
         PRESENTATIONS["nature"],
         30,
@@ -82,7 +82,7 @@ PROTOCOLS = {
         None,
     ),
     "atari-100k": EvaluationProtocol(
-        "30 no-ops, epsilon 0.001, noisy layers without noise, games of at most 30 minutes, 100 games (van Hasselt et "
+        "up to 30 no-ops, epsilon 0.001, noisy layers without noise, games of at most 30 minutes, 100 games (van Hasselt et "
         "al. 2019)",
         0.001,
         PRESENTATIONS["atari-100k"],

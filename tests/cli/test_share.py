@@ -15,10 +15,12 @@ import torch
 
 from fastdqn.cli import evaluate, folders
 from fastdqn.errors import UserError
+from fastdqn.options.fields import plain
+from fastdqn.runs.folder import FORMAT
 from fastdqn.runs.weights import checksum_of, read_weights, write_weights
 from fastdqn.tools.demo import make_demo
-from fastdqn.tools.share import FILES, pack
-from tests.helpers.scripts import TOY_CATCH, fastdqn_says
+from fastdqn.tools.share import FILES, pack, shared_config
+from tests.helpers.scripts import ROOT, TOY_CATCH, fastdqn_says, parse
 from tests.helpers.trained import TrainedRuns
 
 
@@ -89,6 +91,28 @@ def test_by_a_folder(runs: TrainedRuns, tmp_path: Path) -> None:
         f"error: {given} is there already; name a folder that is empty, or none yet.\n",
     )
     assert "is there already; name another place" in fastdqn_says("pull", str(given), "--into", str(pulled)).stderr
+
+
+def test_a_run_that_knows_no_ranks(runs: TrainedRuns, tmp_path: Path) -> None:
+    given, pulled = tmp_path / "given", tmp_path / "pulled"
+    assert fastdqn_says("push", str(runs["01"]), str(given)).returncode == 0
+    assert fastdqn_says("pull", str(given), "--into", str(pulled)).returncode == 0
+    assert fastdqn_says("watch", str(pulled), "--out", str(tmp_path / "x.gif"), "--max-env-steps", "20").returncode == 0
+    assert read_weights(pulled).keys() == read_weights(runs["01"]).keys()
+
+
+@pytest.mark.parametrize("script", sorted(path.stem for path in (ROOT / "experiments").glob("[0-9]*.py")))
+def test_the_options_of_every_script_can_be_given_away(script: str, tmp_path: Path) -> None:
+    options = plain(parse(script, "--runs-dir", "/home/somebody/secret", "--seed", "7"))
+    config = {"format": FORMAT, "version": "0.2.0", "script": script, "wrappers": "vector", **options}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    kept = shared_config(tmp_path)
+    assert "somebody" not in json.dumps(kept)
+    assert kept["run"]["seed"] == 7
+    assert kept.keys() == config.keys()
+    assert {name: group for name, group in kept.items() if name not in ("run", "ranks")} == {
+        name: group for name, group in config.items() if name not in ("run", "ranks")
+    }
 
 
 def test_a_page_has_the_scores_of_a_run(runs: TrainedRuns, tmp_path: Path) -> None:
