@@ -6,9 +6,7 @@
 
 A refactoring must keep them. They depend on the processor and on PyTorch's build, so both trees are run here and now,
 and none is stored. A fingerprint is taken of the final weights, of every game, and of the counters. The player of 03 to
-05 chooses at random (epsilon 1): how far it is ahead of the trainer then changes nothing. The options of a frozen agent
-had other names before 0.2.0, and one more, which is turned off; agents were games. Before environments of one's own had
-defaults of their own, Catch was presented as Atari's games are; 01 and 02 then showed a part of its picture.
+05 chooses at random (epsilon 1): how far it is ahead of the trainer then changes nothing.
 """
 
 import startup  # noqa: F401 - first: Ctrl-C during the imports below
@@ -64,7 +62,9 @@ PONG_FAST = ("--agent", "pong-fast")
 BLOCKS = ("--block-steps", "5", "--refresh-env-steps", "60")
 RANDOM = ("--epsilon-start", "1", "--epsilon-final", "1")
 BREAKOUT = ("--game", "breakout", "--n-step", "3")
-CATCH = ("--game", "CATCH", "--learning-rate", "1e-3")
+TOYS = "tests.helpers.toys:Catch"
+AS_ATARI = ("--frame-skip", "4", "--noop-max", "30", "--episodic-life", "--clip-rewards", "--fire-reset")
+CATCH = ("--game", TOYS, "--learning-rate", "1e-3", *AS_ATARI)
 MANY = ("--num-envs", "5", "--steps", "4", "--env-threads", "1")
 FAST = (*MANY, "--precision", "fp32")
 FALLING = ("--final-learning-rate", "1e-5", "--learning-rate-decay", "200")
@@ -123,16 +123,14 @@ CASES = (
         (*SHORT, *PONG_FAST, "--network", "narrow", "--device", "cpu", *FAST, *BLOCKS),
     ),
 )
-AS_ATARI = ("--frame-skip", "4", "--noop-max", "30", "--episodic-life", "--clip-rewards", "--fire-reset")
-OLDER = {"--freeze-share": "--hold-share", "--freeze-slack": "--hold-slack"}
 GRAPHS = """
 import os, runpy, sys
 sys.path.insert(0, os.path.dirname(sys.argv[0]))
 import pytest
-from {helper} import graphs_without_cuda
+from tests.helpers.graphs import graphs_without_cuda
 with pytest.MonkeyPatch.context() as patch:
     graphs_without_cuda(patch)
-    patch.setattr("{choice}", lambda _: True)
+    patch.setattr("fastdqn.execution.graphs.graphs_on", lambda _: True)
     runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
@@ -143,44 +141,17 @@ def fingerprint(case: Case, tree: Path) -> str:
     Raises:
         RunError: the run failed.
     """
-    older = not (tree / "fastdqn" / "options").is_dir()
-    toys = "tests.toys:Catch" if older else "tests.helpers.toys:Catch"
     script = str(tree / "experiments" / f"{case.script}.py")
     head = [sys.executable, script]
     if case.graphs:
-        places = ("tests.graphs", "fastdqn.variants.graphs_on")
-        if not older:
-            places = ("tests.helpers.graphs", "fastdqn.execution.graphs.graphs_on")
-        code = GRAPHS.format(helper=places[0], choice=places[1])
-        head = [sys.executable, "-c", f"import sys\nsys.argv.pop(0)\nimport fastdqn\n{code}", script]
+        head = [sys.executable, "-c", f"import sys\nsys.argv.pop(0)\nimport fastdqn\n{GRAPHS}", script]
     with tempfile.TemporaryDirectory() as folder:
-        words = list(case.words)
-        if "CATCH" in words and (tree / "fastdqn" / "envs" / "own.py").is_file():
-            words += AS_ATARI
-        words = [toys if word == "CATCH" else OLDER.get(word, word) if older else word for word in words]
-        if not (tree / "fastdqn" / "options" / "agents.py").exists():
-            words = _without_agents(words)
-        if older and case.script.startswith("11"):
-            words += ["--hold-average", "None"]
-        _run([*head, "--runs-dir", folder, *words], tree, case)
+        _run([*head, "--runs-dir", folder, *case.words], tree, case)
         (run,) = Path(folder).iterdir()
         if case.resume is not None:
-            _run([*head, "--resume", str(run), *_trusted(case, tree, toys), *case.resume], tree, case)
+            trusted = ("--game", TOYS) if TOYS in case.words else ()  # its code is loaded if it is named once more
+            _run([*head, "--resume", str(run), *trusted, *case.resume], tree, case)
         return hash_of(run)
-
-
-def _trusted(case: Case, tree: Path, toys: str) -> tuple[str, ...]:
-    """Return what a tree wants to hear before it loads the code of a run's own environment."""
-    games = tree / "fastdqn" / "envs" / "games.py"
-    asks = games.is_file() and "def refuse_code" in games.read_text(encoding="utf-8")
-    return ("--game", toys) if "CATCH" in case.words and asks else ()
-
-
-def _without_agents(words: Sequence[str]) -> list[str]:
-    """Return `words` for a tree in which pong-fast was a game, and the only other agent the 2017 post's."""
-    named = [words[i + 1] for i, word in enumerate(words) if word == "--agent"]
-    kept = [word for i, word in enumerate(words) if word != "--agent" and (i == 0 or words[i - 1] != "--agent")]
-    return [*kept, "--game", "pong-fast"] if "pong-fast" in named else kept
 
 
 def hash_of(run: Path) -> str:

@@ -11,7 +11,7 @@
 #   nature    01, 07, 08 and 09 with 8 samples for each env step, and 09 with 16 to 256 games; SHORT=1: 09 alone, with
 #             one update a round
 #   learner   the update of 09 alone, batch 32 to 4096, and with it where 09's time goes
-#   rainbow   updates of the eight variants, ways to draw by priority, checkpoints of a million frames
+#   rainbow   updates of the eight variants, checkpoints of a million frames
 #   atari     Atari-100k, six games at once on the one GPU: 12 with AGENTS (100k-fast der)
 #   ppo       Pong to its end with 41
 #   actors    actor-critics: 20, 21 and 22 with several players, 31, 41
@@ -182,7 +182,6 @@ rainbow() {
       py bench/ceilings.py --what update --form fast --device "$DEVICE" --batch-size 128 --seconds "$seconds" \
         --variant "$variant"
     done
-    py bench/priorities.py --device "$DEVICE"
     py bench/checkpoint.py --device "$DEVICE"
     fps --only 10 --repeats 1 --sweep "variant=dqn,prioritized,rainbow" -- --batch-size 8
   } 2>&1 | tee "$RESULTS/rainbow.log"

@@ -39,10 +39,10 @@ def run_of(page: Page, name: str) -> Run:
 
 
 def network_of(config: dict[str, Any]) -> str:
-    """Return the network's name, from a flat config.json or one in groups; Nature's before there was an option. What it
-    sees is said if it is not the whole screen at 84x84.
+    """Return the network's name, Nature's where there is no option. What it sees is said if it is not the whole screen
+    at 84x84.
     """
-    name = str(config.get("network", config.get("agent", {}).get("network", "nature")))
+    name = str(config.get("agent", {}).get("network", "nature"))
     side = config.get("vector", {}).get("frame_size")
     return f"{name}, playing area at {side}x{side}" if config.get("game", {}).get("crop") else name
 

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 
-from bench import priorities
 from fastdqn.algorithms.descent import fused_adam_on
 from fastdqn.algorithms.diagnostics import Diagnostics
 from fastdqn.algorithms.form import Form
@@ -199,15 +198,6 @@ def test_out_of_memory_on_mps_is_one_sentence(
     err = capsys.readouterr().err
     assert err.startswith("error: The memory of the MPS device did not suffice; lower --batch-size")
     assert err.count("\n") == 1
-
-
-def test_priorities_are_timed_where_they_are(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
-    monkeypatch.setattr(sys, "argv", ["priorities.py", "--device", "mps"])
-    assert priorities.main() == 2
-    assert "are on the CPU; leave it out." in capsys.readouterr().err
 
 
 @pytest.mark.slow

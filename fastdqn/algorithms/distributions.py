@@ -3,28 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
 LOG_ROOT_2_PI = 0.5 * math.log(2.0 * math.pi)
-
-
-class Distribution(Protocol):
-    """A distribution over actions for each of B observations."""
-
-    def draw(self, noise: torch.Generator) -> Tensor:
-        """Return actions, (B,) int64 or (B, A) float32, drawn with these random numbers; carries no gradient."""
-        ...
-
-    def log_probability(self, action: Tensor) -> Tensor:
-        """Return the log probabilities, or log densities, (B,) of these actions."""
-        ...
-
-    def entropy(self) -> Tensor:
-        """Return the entropies (B,), in nats."""
-        ...
 
 
 class Categorical:

@@ -29,8 +29,8 @@ class Evaluate:
     """The environment of your own that the runs were trained in, module:function or module:Id-v0: its code is loaded
     only if it is named here. Atari's games need no name."""
     protocol: Literal["training", "nature", "nature-steps", "machado", "atari-100k"] = "training"
-    """training: as the run was trained; nature: up to 30 no-ops, epsilon 0.05, 5 minutes a game, 30 games; nature-steps: the
-    same for 125,000 env steps; machado: sticky actions 0.25, all 18 actions, 100 games; atari-100k:
+    """training: as the run was trained; nature: up to 30 no-ops, epsilon 0.05, 5 minutes a game, 30 games;
+    nature-steps: the same for 125,000 env steps; machado: sticky actions 0.25, all 18 actions, 100 games; atari-100k:
     up to 30 no-ops, epsilon 0.001, noisy layers without noise, 100 games."""
     episodes: int | None = None
     """Games to count; by default the protocol's."""

@@ -25,7 +25,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from fastdqn import process
 from fastdqn.errors import RunError, UserError
@@ -36,13 +36,6 @@ from fastdqn.options.fields import plain
 from fastdqn.options.groups import options_from
 from fastdqn.options.ranks import RanksOptions
 from fastdqn.terminal import complain
-
-
-class RankSettings(Protocol):
-    """The options of a script that may run over ranks."""
-
-    @property
-    def ranks(self) -> RanksOptions: ...
 
 
 @dataclass(frozen=True)

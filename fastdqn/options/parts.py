@@ -146,7 +146,8 @@ class FreezeOptions:
     below, is frozen: it learns nothing, and its games are over sooner, until a sequential test says that it wins less
     than about this share. By default none is frozen."""
     freeze_slack: float = 0.15
-    """A trial begins once the agent has won --freeze-share less this of its last points; one that fails costs little."""
+    """A trial begins once the agent has won --freeze-share less this of its last points; one that fails costs
+    little."""
     decay_share: float | None = None
     """The learning rate stays until the agent has won this share of its last 100 points; then --learning-rate-decay
     begins. None to begin at once."""

@@ -79,7 +79,7 @@ def read_config(run: Path) -> dict[str, Any]:
 def _check_groups(config: Mapping[str, Any]) -> None:
     """Raise TypeError unless all but what a run says of itself are groups of plain values."""
     for name, group in config.items():
-        if name in ("format", "version", "script", "wrappers", "older"):
+        if name in ("format", "version", "script", "wrappers"):
             continue
         if not isinstance(group, dict):
             raise TypeError(f"{name} must be a group of options")

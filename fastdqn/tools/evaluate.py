@@ -82,8 +82,8 @@ PROTOCOLS = {
         None,
     ),
     "atari-100k": EvaluationProtocol(
-        "up to 30 no-ops, epsilon 0.001, noisy layers without noise, games of at most 30 minutes, 100 games (van Hasselt et "
-        "al. 2019)",
+        "up to 30 no-ops, epsilon 0.001, noisy layers without noise, games of at most 30 minutes, 100 games (van "
+        "Hasselt et al. 2019)",
         0.001,
         PRESENTATIONS["atari-100k"],
         100,

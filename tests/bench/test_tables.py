@@ -191,8 +191,7 @@ def test_processors_by_the_names_of_their_designs(cpu: str, said: str) -> None:
     assert tables.processor({"cpu": cpu}) == said
 
 
-def test_the_network_of_a_flat_config_and_of_one_in_groups() -> None:
-    assert records.network_of({"network": "narrow"}) == "narrow"
+def test_the_network_of_a_run() -> None:
     assert records.network_of({"format": 3, "agent": {"network": "narrow"}}) == "narrow"
     assert records.network_of({"script": "09_cuda_graph"}) == "nature"
 

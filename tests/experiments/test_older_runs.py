@@ -13,8 +13,8 @@ from tests.helpers import forks
 from tests.helpers.older import SCRIPT, older_run
 from tests.helpers.scripts import ROOT, command, parse
 
-RUN, RUNS, VIDEO = "RUN", "RUNS", "VIDEO"
-"""Stand for the run's folder, the folder that it is in, and a video."""
+RUN, RUNS = "RUN", "RUNS"
+"""Stand for the run's folder, and the folder that it is in."""
 FASTDQN = ["-m", "fastdqn.cli.main"]
 TRAIN = [str(ROOT / "experiments" / f"{SCRIPT}.py")]
 
@@ -26,16 +26,13 @@ TRAIN = [str(ROOT / "experiments" / f"{SCRIPT}.py")]
         [*TRAIN, "--resume", "latest", "--runs-dir", RUNS],
         command("09_cuda_graph", Path("elsewhere"), "--resume", RUN),
         [*FASTDQN, "evaluate", RUN, "--episodes", "1"],
-        [*FASTDQN, "watch", RUN, "--out", VIDEO],
-        [*FASTDQN, "plot", RUN, "--out", "curves.png"],
-        [*FASTDQN, "compare", RUN],
     ],
-    ids=["resume", "resume-latest", "resume-by-another-script", "evaluate", "watch", "plot", "compare"],
+    ids=["resume", "resume-latest", "resume-by-another-script", "evaluate"],
 )
 def test_a_run_of_an_older_version_is_refused_in_a_sentence(tmp_path: Path, words: list[str]) -> None:
     run = older_run(tmp_path / "runs")
     kept = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
-    places = {RUN: str(run), RUNS: str(run.parent), VIDEO: str(tmp_path / "game.gif")}
+    places = {RUN: str(run), RUNS: str(run.parent)}
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = forks.run([places.get(word, word) for word in words], tmp_path, environment)
     assert done.returncode == 2, done.stdout + done.stderr
