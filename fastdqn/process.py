@@ -44,7 +44,7 @@ FORCED_EXIT_AFTER = 2  # signals
 _running = False
 _received = 0
 _first = 0
-_failed = _abandoned = False
+_failed = _abandoned = _first_only = False
 _held: list[int] | None = None  # signals that came while they were held back
 
 
@@ -164,8 +164,16 @@ def kill_children() -> None:
         child.kill()
 
 
+def heed_first_signal_only() -> None:
+    """Let every signal after the first be nothing, in a process that is killed anyway if it does not end in time."""
+    global _first_only
+    _first_only = True
+
+
 def _on_signal(number: int, _frame: FrameType | None) -> None:
     global _received, _first
+    if _first_only and (_first or _held):
+        return
     if (_first or _held) and number == getattr(signal, "SIGHUP", None):
         return  # a closed terminal: its shell sends it, and the system
     if _held is not None and _received + len(_held) + 1 < FORCED_EXIT_AFTER:

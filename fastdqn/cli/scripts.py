@@ -15,7 +15,7 @@ from fastdqn.cli.parser import parsed
 from fastdqn.cli.train import scripts
 from fastdqn.cli.words import asked, dashed, flag, value_of
 from fastdqn.envs import games
-from fastdqn.errors import RunError, UserError, told
+from fastdqn.errors import CheckpointError, RunError, UserError, told
 from fastdqn.options.agents import AGENTS
 from fastdqn.options.dqn import AgentName
 from fastdqn.options.fields import changes_learning
@@ -285,6 +285,7 @@ def _resumed(
 
     Raises:
         UserError: there is no such run or checkpoint, it is another script's, or `words` contradict it.
+        CheckpointError: it has options that this version does not know.
     """
     from fastdqn.runs.checkpoint import latest_run, newest
 
@@ -299,7 +300,11 @@ def _resumed(
     anew: dict[str, Any] = {"resume": None, "resume_previous": False, "runs_dir": runs_dir}
     if value_of("--device", words) or flag("cuda", words, False):  # the one that is named now is meant
         anew |= {"device": None, "cuda": False}
-    saved = changed(options_from(options_type, header.config), {"run": anew})
+    try:
+        known = options_from(options_type, header.config)
+    except UserError as error:  # of another version
+        raise CheckpointError(str(error)) from error
+    saved = changed(known, {"run": anew})
     games.refuse_code(folder, groups_of(saved).game.name, value_of("--game", words))
     options = parsed(options_type, _with_game_of(saved, words), saved, description, pairs=True)
     options = _as_settled(options, saved)

@@ -15,6 +15,7 @@ from pathlib import Path
 import filelock
 
 import fastdqn.cli.begin  # noqa: F401 - first: the clock, and signals during the imports below
+from fastdqn import process
 from fastdqn.cli.train import run_as_main
 from fastdqn.terminal import complain
 from fastdqn.tools.sweep.jobs import LOCK, WAIT_SECONDS, note_end
@@ -26,6 +27,7 @@ LAST_SECONDS = 120.0
 
 def main() -> int:
     """Run the script; return its exit code."""
+    process.heed_first_signal_only()  # a service manager sends one to all processes, and the sweep another
     parent, folder, path, words = int(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4:]
     threading.Thread(target=_follow, args=(parent,), name="fastdqn-parent", daemon=True).start()
     lock = filelock.FileLock(folder / LOCK, thread_local=False)

@@ -223,6 +223,14 @@ def as_of_now(config: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def learnt_as_of_now(learnt: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what `learnt_by` said in any version, with the options of this one, as `as_of_now` does."""
+    off = {name: value for options in GONE.values() for name, value in options.items()}
+    kinds = _kinds(Groups).values()
+    known = {field.name: getattr(kind(), field.name) for kind in kinds for field in dataclasses.fields(kind)}
+    return known | {name: value for name, value in learnt.items() if name not in off or value != off[name]}
+
+
 def options_from(kind: type[OptionsT], config: Mapping[str, Any]) -> OptionsT:
     """Return the options of a script, or the `Groups` that the library knows, as a run's config.json says them; options
     that it does not name yet have their defaults.

@@ -192,6 +192,7 @@ def evaluate(
     stop: Callable[[], str | None] = lambda: None,
     watch: Callable[[int, int], None] = lambda done, steps: None,  # noqa: ARG005
     threads: int = 1,
+    noise: bool | None = None,
 ) -> Score:
     """Play whole games with a trained network; returns when they are over, which a frame limit ensures: the run's, or
     where it has none that of Atari.
@@ -208,6 +209,7 @@ def evaluate(
             unfinished one are counted.
         watch: called now and then with games counted and env steps made.
         threads: of the emulators.
+        noise: of noisy layers, instead of the protocol's.
 
     Raises:
         UserError: no such protocol, or the agent cannot play under it.
@@ -247,7 +249,8 @@ def evaluate(
             agent.options.continuous,
         )
     agent.learner.noise.manual_seed(seed)
-    return _play(seats, agent, count, seed, episodes, env_steps, epsilon, stop, watch, chosen.noise)
+    noise = chosen.noise if noise is None else noise
+    return _play(seats, agent, count, seed, episodes, env_steps, epsilon, stop, watch, noise)
 
 
 def epsilon_of(agent: Agent, name: str, epsilon: float | None) -> float:

@@ -87,6 +87,7 @@ def _played(run: Run, count: int, at_once: int, seed: int, console: Any) -> Scor
             seed,
             episodes=count,
             epsilon=PROTOCOLS[PROTOCOL].epsilon,
+            noise=PROTOCOLS[PROTOCOL].noise,
             stop=lambda: "interrupted" if process.stop_signal() else None,
             watch=lambda done, _: progress.update(task, completed=done),
             threads=threads,

@@ -12,16 +12,18 @@ import sys
 import termios
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
 
 from fastdqn import process
 from fastdqn.cli import scripts
-from fastdqn.errors import RunError, UserError
+from fastdqn.errors import CheckpointError, RunError, UserError
 from fastdqn.execution.devices import prepare_device
 from tests.helpers import forks
 from tests.helpers.scripts import ROOT, loaded, parse, script_says
+from tests.helpers.trained import TrainedRuns
 
 SCRIPTS = sorted(path.name for path in (ROOT / "experiments").glob("[0-9]*.py"))
 
@@ -34,6 +36,15 @@ def test_options_beat_the_preset_wherever_they_stand() -> None:
 def test_the_last_game_counts() -> None:
     options = parse("01_baseline", "--game", "pong", "--game", "breakout")
     assert (options.game.name, options.dqn.replay_size, options.run.stop_score) == ("breakout", 1_000_000, 500.0)
+
+
+def test_a_checkpoint_whose_options_are_another_version_s_is_one_that_cannot_be_resumed(
+    runs: TrainedRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its exit code, so that a sweep takes another one, or begins the run anew."""
+    monkeypatch.setattr(scripts, "options_from", mock.Mock(side_effect=UserError("The run has an option, 'x', ...")))
+    done = script_says("09_cuda_graph", "--resume", str(runs["09"]))
+    assert (done.returncode, done.stderr) == (CheckpointError.exit_code, "error: The run has an option, 'x', ...\n")
 
 
 def test_booleans_of_the_game_can_be_turned_off() -> None:

@@ -13,10 +13,10 @@ import torch
 from fastdqn.algorithms.objectives import HistogramObjective
 from fastdqn.envs.scores import human_normalised
 from fastdqn.tools import final
-from fastdqn.tools.evaluate import Score, load_agent
+from fastdqn.tools.evaluate import Score, evaluate, load_agent
 from tests.experiments.test_resume import same, state_at_the_end, without_clock
 from tests.helpers.resuming import resume
-from tests.helpers.scripts import fingerprint, records, script_says, summary, train
+from tests.helpers.scripts import TOY_CATCH, fingerprint, records, script_says, summary, train
 
 SCRIPT = "12_atari_100k"
 BRIEF = (
@@ -70,6 +70,22 @@ def test_n_and_n_more_are_2n_with_the_evaluation(tmp_path: Path, more: tuple[str
     assert found["human_normalised"] == human_normalised("breakout", found["mean"])
     assert summary(run)["samples_per_s"] > 0
     assert resume(SCRIPT, run).count("evaluation") == 0  # it is there already
+
+
+def test_an_environment_of_ones_own_is_evaluated_without_noise_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+
+    def seen(agent: Any, protocol: str, *args: Any, **how: Any) -> Score:
+        asked.append((protocol, how["noise"], how["epsilon"]))
+        return evaluate(agent, protocol, *args, **how)
+
+    monkeypatch.setattr(final, "evaluate", seen)
+    words = ("--game", TOY_CATCH, *BRIEF[2:], "--agent", "der", "--evaluation-games", "2", "--max-env-steps", "70")
+    found = summary(train(SCRIPT, tmp_path, *words))["evaluation"]
+    assert asked == [("training", False, 0.001)]
+    assert (found["protocol"], found["games"]) == ("training", 2)
 
 
 @pytest.mark.cuda

@@ -3,7 +3,7 @@
 python tests/helpers/fake.py --game pong --seed 0 --seconds 0.1 --runs-dir RUNS
 
 It needs hardly any time of its own. What it does it adds to the file that LEDGER names, a line each: `NAME begins`,
-`NAME resumes at STEP`, `NAME ends`.
+`NAME resumes at STEP`, `NAME ends`. Its last checkpoint takes as many seconds as FAKE_SAVES says.
 """
 
 import fastdqn.cli.begin  # noqa: F401 - first: the signals  # isort: skip
@@ -60,12 +60,15 @@ def main() -> int:
             step += 1
             with (run / "speed.jsonl").open("a") as file:
                 file.write(json.dumps({"env_steps": step}) + "\n")
+            if process.stop_signal():
+                time.sleep(float(os.environ.get("FAKE_SAVES", "0")))
             if step % 2 == 0 or process.stop_signal():
                 write(run / "checkpoints" / f"{step:012}.checkpoint", {"step": step})
     if step < STEPS:
         return process.exit_code()
     scores = [float(options.seed + i) for i in range(3)]
     final = {"epsilon": 0.001, "games": 3, "mean": sum(scores) / 3, "median": scores[1], "scores": scores}
+    final["seconds"] = 30.0
     ended = {"reason": "max-env-steps", "elapsed": options.seconds, "env_steps": STEPS, "updates": 5, "episodes": 0}
     if not (run / "summary.json").exists():
         scored = {"mean_100": None} if options.mute else {"mean_100": -5.0, "final": final}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,12 @@ import safetensors.torch
 import torch
 
 from fastdqn.errors import UserError
+from fastdqn.networks.noisy import clear_noise, noisy_layers
 from fastdqn.options.game import GameOptions
 from fastdqn.tools import evaluate as evaluation
 from fastdqn.tools.evaluate import Agent, Score, _play, evaluate, load_agent
 from fastdqn.types import EpisodeEnd
+from tests.helpers.learners import SHAPE, learner_of
 from tests.helpers.own import Dots
 from tests.helpers.scripts import TOY_CATCH, only_run, summary, train
 from tests.helpers.trained import BRIEF, TrainedRuns
@@ -89,6 +92,29 @@ def test_stopped_early_counts_what_began_before_the_first_unfinished_game() -> N
     calls = iter([None, "interrupted"])
     score = played([10, 10**6, *[10] * 1000], 2, 500, stop=lambda: next(calls))
     assert len(score.games) == 1
+
+
+def test_noisy_layers_play_without_noise_where_the_protocol_says_so() -> None:
+    learner = learner_of("noisy")
+    with torch.no_grad():
+        for layer in noisy_layers(learner.network).values():
+            layer.weight_sigma.fill_(0.5)
+    chosen: list[list[int]] = []
+
+    class Seats(Lengths):
+        def step(self, actions: np.ndarray) -> tuple[torch.Tensor, list[EpisodeEnd | None], np.ndarray]:
+            chosen[-1] += actions.tolist()
+            return super().step(actions)
+
+    agent: Any = SimpleNamespace(num_actions=6, learner=learner)
+    for noise in (True, False):
+        chosen.append([])
+        _play(Seats([40] * 3, 1), agent, 1, 0, 1, None, 0.0, lambda: None, lambda done, steps: None, noise)
+    with torch.no_grad():
+        clear_noise(tuple(noisy_layers(learner.network).values()))
+        best = int(learner.network(torch.zeros(1, *SHAPE, dtype=torch.uint8)).argmax())
+    assert len(set(chosen[0])) > 1
+    assert chosen[1] == [best] * 40
 
 
 def test_no_finished_game_is_no_score() -> None:

@@ -6,6 +6,7 @@ import csv
 import itertools
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from fastdqn.envs.scores import REFERENCES, human_normalised
+from fastdqn.errors import UserError
 from fastdqn.tools.report.metrics import NAMES, aggregates_of, intervals_of, profile_band, profile_of
 from fastdqn.tools.report.page import own_intervals
 from fastdqn.tools.report.picture import draw_report
@@ -247,6 +249,54 @@ def test_runs_of_two_scripts_are_two_agents(tmp_path: Path) -> None:
     varied = make_results(tmp_path / "varied", {"pong": [5.0]}, asked={"game": "pong", "agent": "der", "n-step": "5"})
     labels = [one.label for one in read_report([first, varied]).entries]
     assert labels == ["der, n-step 5", "der, n-step default"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        ({}, {}, None),
+        ({"gradient_threads": 1, "gamma": 1}, {"init": "pytorch", "gamma": 1.0}, None),  # gone, new, and the same
+        ({"gamma": 0.98}, {"gamma": 0.98, "init": "xavier"}, 'init is "pytorch" and "xavier"'),
+        ({"gamma": 0.98}, {"gamma": 0.99}, "gamma is 0.98 and 0.99"),
+        ({"max_norm": None}, {"max_norm": 10.0}, "max_norm is 10.0 and null"),
+    ],
+)
+def test_runs_that_were_not_trained_alike_are_named(
+    tmp_path: Path, first: dict[str, Any], second: dict[str, Any], said: str | None
+) -> None:
+    """Those of one game, or of two."""
+    for game, other in (("pong", "pong"), ("pong", "boxing")):
+        folder = tmp_path / other
+        make_results(folder, {game: [1.0]}, options=first)
+        make_results(folder, {other: [1.0, 2.0]}, options=second, name="other", seed=7)
+        notes = read_report([folder]).notes
+        assert notes == ([] if said is None else [f"der: its runs were not trained alike: {said}"])
+
+
+def test_a_run_that_has_lost_updates_is_named(tmp_path: Path) -> None:
+    """It was resumed without its replay, and filled it once more."""
+    folder = make_results(tmp_path, {"pong": [1.0]}, updates=98_400)
+    make_results(folder, {"boxing": [1.0]}, updates=96_800)
+    assert "not trained alike: they made from 96,800 to 98,400 updates" in read_report([folder]).notes[0]
+    make_results(folder, {"boxing": [1.0]}, updates=98_390)
+    assert read_report([folder]).notes == []
+
+
+def test_minutes_are_those_of_the_evaluation_too(tmp_path: Path) -> None:
+    folder = make_results(tmp_path, {"pong": [1.0]}, evaluation_minutes=6.0, evaluations={"evaluation": {"mean": 1.0}})
+    (entry,) = read_report([folder]).entries
+    assert (entry.median_minutes, entry.hours, entry.core_hours) == (36.0, 0.6, 1.2)
+    make_results(folder, {"boxing": [1.0]}, evaluations={"evaluation": {"mean": 1.0, "games": 100}})
+    assert read_report([folder]).notes == [
+        "of 1 runs the minutes are those of the training alone: nobody noted the evaluation's"
+    ]
+
+
+def test_two_results_of_one_run_are_named(tmp_path: Path) -> None:
+    folder = make_results(tmp_path, {"pong": [1.0, 2.0]})
+    make_results(folder, {"pong": [1.0]}, name="pong-0")
+    with pytest.raises(UserError, match=r"Results of der have the same game and seed \(pong-0, pong-der-0\): "):
+        read_report([folder])
 
 
 def test_what_is_no_atari_100k_is_said(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from fastdqn.tools.sweep.jobs import Job, words_of
 from fastdqn.tools.sweep.local import slots_of
 from fastdqn.tools.sweep.plan import Axes, Task, atari_26, axes_of, said_by, tasks_of
 from fastdqn.tools.sweep.results import read_result
-from fastdqn.tools.sweep.show import duration, left_of
+from fastdqn.tools.sweep.show import Shown, duration, left_of
 from tests.helpers.scripts import ROOT, fastdqn_says, with_root
 from tests.helpers.waiting import wait_until
 
@@ -57,22 +57,24 @@ def results(folder: Path) -> dict[str, dict[str, Any]]:
 
 def test_axes_and_names() -> None:
     axes = axes_of("pong,ALE/Boxing-v5", "der,drq-eps", "4..5", ["learning_rate=1e-4,2e-4", "double=on,off"])
-    tasks = tasks_of(axes, ["--max-env-steps=9", "--threads", "1", "--no-noisy"])
+    fixed = ("--max-env-steps=9", "--threads", "1", "--no-noisy", "--no-checkpoint-replay")
+    tasks = tasks_of(axes, fixed)
     assert len(tasks) == len({task.name for task in tasks}) == 2 * 2 * 2 * 2 * 2
     assert tasks[0].name == "pong-der-learning-rate=1e-4-double=on-4"
-    assert tasks[-1].name == "ALE_Boxing-v5-drq-eps-learning-rate=2e-4-double=off-5"
+    assert tasks[-1].name == "boxing-drq-eps-learning-rate=2e-4-double=off-5"  # whatever the spelling
     assert tasks[-1].asked == {  # --threads changes nothing of what comes of it
-        "game": "ALE/Boxing-v5",
+        "game": "boxing",
         "agent": "drq-eps",
         "seed": "5",
         "learning-rate": "2e-4",
         "double": "off",
         "max-env-steps": "9",
         "noisy": "off",
+        "checkpoint-replay": "off",  # does, where a run is resumed
     }
     assert tasks[-1].words == (
-        *("--game", "ALE/Boxing-v5", "--agent", "drq-eps", "--seed", "5", "--learning-rate", "2e-4", "--no-double"),
-        *("--max-env-steps=9", "--threads", "1", "--no-noisy"),
+        *("--game", "boxing", "--agent", "drq-eps", "--seed", "5", "--learning-rate", "2e-4", "--no-double"),
+        *fixed,
     )
     assert [task.name for task in tasks_of(axes_of(None, None, "3", ()), ())] == ["0", "1", "2"]
     assert axes_of("atari-26", None, "0,7", ()) == Axes(atari_26(), (), (0, 7), {})
@@ -124,6 +126,28 @@ def test_time_left() -> None:
     ]
 
 
+def test_a_run_that_was_resumed_is_not_taken_for_a_fast_one() -> None:
+    shown = Shown(2)
+    shown.update({"a": (1.0, 0.8)}, None, 2, 1)
+    assert shown._left is None
+    shown.update({"a": (61.0, 0.85)}, None, 2, 1)  # a twentieth in 61 seconds
+    assert shown._left == pytest.approx(61.0 / 60.0 / 0.05 * (2 - 0.85))
+
+
+def test_a_result_names_every_machine_and_commit_of_its_run(tmp_path: Path) -> None:
+    folder = tmp_path / "sweep"
+    words = ("--games", "pong", "--", "--seconds", "0")
+    assert swept(folder, *words).returncode == 0
+    (machine,) = folder.glob("runs/pong-0/*/environment.json")
+    said = json.loads(machine.read_text())
+    before = [{"cpu": "older", "commit": "a"}, {"cpu": "older", "commit": "b"}]
+    machine.write_text(json.dumps({**said, "commit": "b", "earlier": before}))
+    (folder / "results" / "pong-0.json").unlink()
+    assert swept(folder, *words).returncode == 0
+    found = results(folder)["pong-0"]
+    assert (found["cpu"], found["commit"], found["gpu"]) == ("older, then fake", "a, then b", None)
+
+
 def test_slots(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5, 6, 8}, raising=False)
     monkeypatch.setattr(cgroup, "cpu_quota", lambda: 2.0)  # a container's
@@ -169,7 +193,10 @@ def test_a_sweep_ends_each_run_once(tmp_path: Path) -> None:
     found = results(folder)["pong-a-1"]
     assert (found["score"], found["score_of"], found["env_steps"], found["cpu"]) == (2.0, "final", 10, "fake")
     assert found["cores"] == 1  # that it had, whatever its machine has
-    assert found["options"] == {"agent": "a", "learning_rate": 1e-4, "name": "pong", "seed": 1}
+    assert {"agent": "a", "learning_rate": 1e-4, "gamma": 0.99, "name": "pong", "seed": 1}.items() <= found[
+        "options"
+    ].items()
+    assert (found["minutes"], found["evaluation_minutes"]) == (pytest.approx(0.1 / 60, abs=1e-3), 0.5)
     elsewhere = tmp_path / "elsewhere"
     shutil.copytree(folder / "results", elsewhere / "results")
     again = swept(elsewhere, *words, *fixed)
@@ -320,6 +347,20 @@ def test_a_killed_worker_is_resumed(tmp_path: Path) -> None:
     assert len(at) == 2
     assert 2 <= at[0] <= at[1]
     assert [line for line in ledger(folder) if "resumes" not in line] == ["pong-None-0 begins", "pong-None-0 ends"]
+
+
+def test_a_worker_that_is_stopped_twice_writes_its_checkpoint(tmp_path: Path) -> None:
+    """A service manager stops all processes, and the sweep asks its workers, too."""
+    folder = tmp_path / "sweep"
+    words = ("--games", "pong", "--jobs", "1", "--", "--seconds", "20")
+    slow = {**environment(folder), "FAKE_SAVES": "2"}
+    first = subprocess.Popen(command(folder, *words), env=slow, stdout=subprocess.DEVNULL)
+    wait_until(lambda: list(folder.glob("runs/pong-0/*/speed.jsonl")), 30.0)
+    for one in (*processes_of(folder, "fastdqn.cli.worker"), psutil.Process(first.pid)):
+        one.terminate()
+    assert first.wait(20) == 143
+    assert not processes_of(folder)
+    assert len(list(folder.glob("runs/pong-0/*/checkpoints/*.checkpoint"))) == 1
 
 
 def test_a_run_that_cannot_be_resumed_begins_anew(tmp_path: Path) -> None:
@@ -483,6 +524,8 @@ def harmed(folder: Path, how: tuple[str, ...], games: int, seeds: int) -> None:
     ended = [line for line in ledger(folder) if line.endswith(" ends")]
     assert len(ended) == len(set(ended))  # no run has been finished twice
     assert len(ended) >= games * seeds - 3  # a few may have been killed between their summary and this line
+    begun, resumed = (sum(word in line for line in ledger(folder)) for word in (" begins", " resumes at "))
+    assert begun - games * seeds < resumed  # one that is killed before its first checkpoint begins anew, any other not
     wait_until(lambda: not processes_of(folder), 20.0)
-    left = [path for pattern in ("*", "results/*", "runs/*/*") for path in folder.glob(pattern)]
+    left = list(folder.rglob("*"))
     assert not [path for path in left if path.name in (".probe", "sweep.json") or path.suffix == ".unfinished"]

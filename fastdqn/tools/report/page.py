@@ -95,17 +95,19 @@ def said_interval(found: Interval) -> str:
 
 
 def csv_of(report: Report) -> str:
-    """Return the scores of every run as CSV: agent, game, seed, raw and normalised score, minutes, whole or partial."""
+    """Return the scores of every run as CSV: agent, game, seed, raw and normalised score, minutes of training and of
+    evaluation (empty where nobody noted them), whole or partial.
+    """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(
-        ["agent", "game", "seed", "score", "human_normalised", "score_of", "env_steps", "minutes", "cores", "whole"]
-    )
+    head = ["agent", "game", "seed", "score", "human_normalised", "score_of", "env_steps", "minutes"]
+    writer.writerow([*head, "evaluation_minutes", "cores", "whole"])
     for entry in report.entries:
         for one in sorted(entry.results, key=lambda result: (result["game"], result["seed"])):
             human = float(entry.normalised()[one["game"]][entry.raw(one["game"]).index(one["score"])])
             row = [entry.label, one["game"], one["seed"], one["score"], round(human, 6), one["score_of"]]
-            writer.writerow([*row, one["env_steps"], one["minutes"], one.get("cores"), "no" if entry.lacks else "yes"])
+            row += [one["env_steps"], one["minutes"], one.get("evaluation_minutes"), one.get("cores")]
+            writer.writerow([*row, "no" if entry.lacks else "yes"])
     return out.getvalue()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,12 +13,13 @@ from numpy.typing import NDArray
 
 from fastdqn.envs.games import rom_of, title_of
 from fastdqn.errors import UserError
+from fastdqn.options.groups import learnt_as_of_now
 from fastdqn.tools.report.published import ENV_STEPS, GAMES, normalised
 from fastdqn.tools.sweep.plan import atari_26, read_plan
-from fastdqn.tools.sweep.results import results_in
+from fastdqn.tools.sweep.results import median_minutes, minutes_of, results_in
 
-PLAYING = ("num_envs", "players", "sessions")
-"""Options that say how many play, which a script settles by its machine."""
+_ALIKE = 0.99
+"""Share of the updates of another run of as many env steps that a run has made at least, if it did not lose some."""
 
 
 class Entry(NamedTuple):
@@ -43,15 +43,15 @@ class Entry(NamedTuple):
 
     @property
     def core_hours(self) -> float:
-        return sum(one["minutes"] / 60.0 * (one.get("cores") or 1) for one in self.results)
+        return sum(minutes_of(one) / 60.0 * (one.get("cores") or 1) for one in self.results)
 
     @property
     def hours(self) -> float:
-        return sum(one["minutes"] for one in self.results) / 60.0
+        return sum(map(minutes_of, self.results)) / 60.0
 
     @property
     def median_minutes(self) -> float:
-        return statistics.median(one["minutes"] for one in self.results)
+        return median_minutes(self.results) or 0.0
 
 
 class Report(NamedTuple):
@@ -92,8 +92,11 @@ def read_report(folders: Sequence[Path]) -> Report:
     entries: list[Entry] = []
     for agent, ones in found.items():
         if len({(one["game"], one["seed"]) for one in ones}) < len(ones):
+            named = Counter((one["game"], one["seed"]) for one in ones)
+            names = sorted(one["name"] for one in ones if named[one["game"], one["seed"]] > 1)
             raise UserError(
-                f"Two results of {labels[agent]} have the same game and seed; report on one sweep at a time."
+                f"Results of {labels[agent]} have the same game and seed ({', '.join(names[:6])}): report on one sweep "
+                "at a time, or take the files of one of them out of the folder."
             )
         entries.append(Entry(labels[agent], ones, _lacks(ones, wanted[agent])))
         notes += [f"{labels[agent]}: its runs were not trained alike: {said}" for said in _differences(ones)]
@@ -176,23 +179,20 @@ def _lacks(results: Sequence[dict[str, Any]], planned: int) -> list[str]:
 
 
 def _differences(results: Sequence[dict[str, Any]]) -> list[str]:
-    """Return in which options that nobody asked for the runs of one agent differ: machines and versions settle some.
-
-    Runs of one game are compared in all options, those of several in how many play: other presets may be a game's own.
+    """Return in which options that nobody asked for the runs of one agent differ: machines, versions and presets of
+    games settle some. One that there was not yet counts as its default.
     """
     asked = {"seed", "name", *(option.replace("-", "_") for one in results for option in one["asked"])}
-    options = [(one["game"], one.get("options", {})) for one in results]
-
-    def values(name: str, game: str | None) -> set[str]:
-        return {json.dumps(said[name]) for one, said in options if name in said and game in (None, one)}
-
-    pools: list[tuple[str, str | None]] = [(name, None) for name in PLAYING]
-    pools += [(name, game) for game, said in options for name in said]
-    found: dict[str, set[str]] = {}
-    for name, game in dict.fromkeys(pools):
-        if name not in asked and len(here := values(name, game)) > 1:
-            found.setdefault(name, set()).update(here)
-    return [f"{name} is {' and '.join(sorted(said))}" for name, said in sorted(found.items())]
+    learnt = [learnt_as_of_now(one.get("options", {})) for one in results]
+    found: list[str] = []
+    for name in sorted({name for said in learnt for name in said} - asked):
+        values = dict.fromkeys(said[name] for said in learnt if name in said)  # 1 and 1.0 are one
+        if len(values) > 1:
+            found.append(f"{name} is {' and '.join(sorted(map(json.dumps, values)))}")
+    updates = [one["updates"] for one in results if one.get("updates")]
+    if updates and min(updates) < _ALIKE * max(updates):
+        found.append(f"they made from {min(updates):,} to {max(updates):,} updates")
+    return found
 
 
 def _warnings(results: Sequence[dict[str, Any]]) -> list[str]:
@@ -210,6 +210,9 @@ def _warnings(results: Sequence[dict[str, Any]]) -> list[str]:
     for name in sorted(judged.keys() - {"training", "evaluation"}):
         how = f", epsilon {judged[name]['epsilon']:g}" if isinstance(judged[name].get("epsilon"), float) else ""
         notes.append(f"scores of {name} games{how}: those of the published agents are by another protocol")
+    alone = sum(bool(one.get("evaluations")) and "evaluation_minutes" not in one for one in results)
+    if alone:
+        notes.append(f"of {alone} runs the minutes are those of the training alone: nobody noted the evaluation's")
     counts = sorted({count for one in results if (count := _games_of(one)) not in (None, GAMES)})
     if counts:
         said = " and ".join(map(str, counts[:4]))

@@ -20,7 +20,7 @@ from fastdqn.terminal import complain, console, typed
 from fastdqn.tools.sweep.jobs import Job, Outcome, progress_of
 from fastdqn.tools.sweep.plan import RUNNING, Task, atari_26, read_plan, write_plan
 from fastdqn.tools.sweep.results import FOLDER as RESULTS
-from fastdqn.tools.sweep.results import found_in, minutes_of, write_result
+from fastdqn.tools.sweep.results import found_in, median_minutes, write_result
 from fastdqn.tools.sweep.show import Shown
 
 LOCK = "sweep.lock"
@@ -173,7 +173,7 @@ def _do(folder: Path, jobs: Sequence[Job], results: dict[str, dict[str, Any]], w
                     failed[name] = outcome.last_line or f"exit code {outcome.code}"
                     shown.failed(name, failed[name])
             going = {name: (seconds, progress_of(folder / RUNS / name)) for name, seconds in workers.running().items()}
-            shown.update(going, minutes_of(results), len(waiting), workers.at_once)
+            shown.update(going, median_minutes(results.values()), len(waiting), workers.at_once)
         if waiting:
             shown.say("the runs that are going on write their checkpoints")
     return failed

@@ -29,7 +29,10 @@ FORMAT = 1
 """Of plan.json and of results; any other is refused."""
 OWN = ("game", "agent", "seed", "seeds", "runs-dir", "resume", "resume-previous")
 """Options that the sweep itself gives to its runs."""
-LIMITS = ("max-env-steps", "max-minutes", "train-seconds", "stop-score", "fresh-games", "evaluation-games")
+LIMITS = (
+    *("max-env-steps", "max-minutes", "train-seconds", "stop-score", "fresh-games", "evaluation-games"),
+    "checkpoint-replay",  # a run that is resumed without its replay learns less
+)
 """Options that change nothing of how it is learnt, and yet what comes of it."""
 
 
@@ -108,9 +111,9 @@ def tasks_of(axes: Axes, options: Sequence[str]) -> list[Task]:
     combined = itertools.product(axes.games or (None,), axes.agents or (None,), *axes.others.values())
     for seed, (game, agent, *values) in itertools.product(axes.seeds, list(combined)):
         own = {option: str(value) for option, value in zip(axes.others, values, strict=True)}
-        named = {"game": game, "agent": agent, "seed": str(seed)}
+        named = {"game": None if game is None else _game(game), "agent": agent, "seed": str(seed)}
         said = {option: value for option, value in named.items() if value is not None}
-        parts = [part for part in (game, agent) if part is not None]
+        parts = [part for part in (named["game"], agent) if part is not None]
         parts += [f"{option}={value}" for option, value in own.items()]
         name = "-".join(_as_file(part) for part in (*parts, str(seed)))
         words = [word for option, value in {**said, **own}.items() for word in _word(option, value)]

@@ -7,12 +7,12 @@ import json
 import math
 import statistics
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from fastdqn.errors import RunError, UserError
-from fastdqn.options.groups import learnt_by
+from fastdqn.options.groups import as_of_now, learnt_by
 from fastdqn.runs.folder import write_json
 from fastdqn.tools.reading import read_run
 from fastdqn.tools.sweep.plan import FORMAT, PLAN, RUNNING, Task, difference, is_words, set_aside
@@ -56,6 +56,7 @@ def result_of(script: str, task: Task, run: Path, cores: int) -> dict[str, Any]:
     machine: dict[str, Any] = {}
     with contextlib.suppress(OSError, ValueError):
         machine = json.loads((run / "environment.json").read_text(encoding="utf-8"))
+    processes = [*machine.get("earlier", []), machine]
     evaluations = _evaluations(summary)
     own = [name for name in evaluations if name not in _LAST]
     judged = next((name for name in (*own, *_LAST) if name in evaluations), _TRAINING)
@@ -73,19 +74,20 @@ def result_of(script: str, task: Task, run: Path, cores: int) -> dict[str, Any]:
         "score_of": judged,
         "ended": data.ended,
         "minutes": round(summary.get("elapsed", 0.0) / 60.0, 3),
+        "evaluation_minutes": round(sum(summary[name].get("seconds", 0.0) for name in evaluations) / 60.0, 3),
         "env_steps": summary.get("env_steps"),
         "updates": summary.get("updates"),
         "mean_100": data.mean_100,
         "evaluations": evaluations,
-        "options": learnt_by(config),
+        "options": learnt_by(as_of_now(config)),
         "limits": {name: config["run"].get(name) for name in _LIMITS},
         "version": config.get("version"),
         "python": machine.get("python"),
         "packages": machine.get("packages"),
-        "cpu": machine.get("cpu"),
+        "cpu": _each(processes, "cpu"),
         "cores": cores,
-        "gpu": machine.get("gpu"),
-        "commit": machine.get("commit"),
+        "gpu": _each(processes, "gpu"),
+        "commit": _each(processes, "commit"),
         "time": machine.get("time"),
     }
     return sealed(said)
@@ -203,6 +205,11 @@ def _evaluations(summary: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return found
 
 
+def _each(processes: Sequence[Mapping[str, Any]], name: str) -> str | None:
+    """Return what the processes of a run say under `name`, each word once: one that was resumed has several."""
+    return ", then ".join(dict.fromkeys(str(one[name]) for one in processes if one.get(name) is not None)) or None
+
+
 def _is_whole(result: dict[str, Any]) -> bool:
     """Tell whether a result has what is read from it, each of its type."""
     try:
@@ -222,6 +229,11 @@ def _checksum(said: dict[str, Any]) -> str:
     return f"{zlib.crc32(json.dumps(said, sort_keys=True).encode()):08x}"
 
 
-def minutes_of(results: dict[str, dict[str, Any]]) -> float | None:
+def minutes_of(result: Mapping[str, Any]) -> float:
+    """Return the minutes that a run took, with the evaluation at its end where its result says how long that was."""
+    return result["minutes"] + (result.get("evaluation_minutes") or 0.0)
+
+
+def median_minutes(results: Iterable[Mapping[str, Any]]) -> float | None:
     """Return the median of the minutes that runs took, None where there are none."""
-    return statistics.median(result["minutes"] for result in results.values()) if results else None
+    return statistics.median(found) if (found := [minutes_of(one) for one in results]) else None

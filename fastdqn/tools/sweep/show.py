@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fastdqn.terminal import console
+from fastdqn.tools.sweep.results import minutes_of
 
 _KNOWN = 0.02
 """Share of a run after which its speed says how long it will take."""
@@ -29,6 +30,7 @@ class Shown:
         self._total = total
         self._done = self._failed = 0
         self._left: float | None = None
+        self._first: dict[str, float] = {}  # which share of a run was made when it was first seen: here or before
         self._console = console()
         self._live = Live(console=self._console, refresh_per_second=2, transient=True, auto_refresh=False)
 
@@ -50,7 +52,7 @@ class Shown:
         """Say what has come of a run."""
         self._done += 1
         said = (
-            f"{result['name']}: score {result['score']:,.2f} ({result['score_of']}), {result['minutes']:,.1f} minutes"
+            f"{result['name']}: score {result['score']:,.2f} ({result['score_of']}), {minutes_of(result):,.1f} minutes"
         )
         self.say(f"{said} [{self._stand()}]")
 
@@ -71,7 +73,8 @@ class Shown:
             at_once: runs at a time.
         """
         if minutes is None:
-            known = [seconds / 60.0 / share for seconds, share in going.values() if share > _KNOWN]
+            made = {name: share - self._first.setdefault(name, share) for name, (_, share) in going.items()}
+            known = [going[name][0] / 60.0 / share for name, share in made.items() if share > _KNOWN]
             minutes = sum(known) / len(known) if known else None
         self._left = (
             None if minutes is None else left_of(minutes, [share for _, share in going.values()], waiting, at_once)
