@@ -23,7 +23,8 @@
 #   breakout  Breakout with 10's rainbow for 8.5 minutes; invaders: Space Invaders
 #   all       all of them, in this order
 #
-# SHORT=1 measures less and gives up sooner, so that all pieces take some 15 minutes:
+# SHORT=1 measures less and gives up sooner, for a machine that one has for a quarter of an hour: time for some pieces,
+# not for all of them:
 #   SHORT=1 bench/gpu.sh host ladder nature learner
 #   SHORT=1 FRESH=0 KEEP=1 bench/gpu.sh record
 #
@@ -44,7 +45,7 @@ VARIANTS=${VARIANTS:-dqn n-step double noisy prioritized dueling distributional 
 AGENTS=${AGENTS:-100k-fast der}
 ladder=(--only "01,02,03,04,05,06,07,08,09,09 --num-envs 128 --steps 32") nature=(--only 01,07,08,09) rounds="4 16" many=(--num-envs 128 --steps 32 --batch-size 16)
 actors="20,21 --players 2,21 --players 8,22 --players 8,31,41" sessions="1 2 4 8 16" ranks="1 2 4 8"
-hundred=(--games assault,boxing,breakout,krull,pong,road_runner --jobs 6) try=()
+hundred=(--games assault,boxing,breakout,krull,pong,road_runner --jobs 6 --cores 2) try=()
 tests=(-m cuda -n 8 --timeout 120 --timeout-method thread --continue-on-collection-errors)
 if [ -n "${QUICK:-}" ]; then
   ladder=(--only 01,09) nature=(--only 07,09) rounds=16 games=8,16 batches="32 128" steps=1..2
@@ -54,7 +55,8 @@ if [ -n "${QUICK:-}" ]; then
 elif [ -n "${SHORT:-}" ]; then
   ladder=(--only "01,05,08,09 --num-envs 128 --steps 32,09 --num-envs 128 --steps 64 --batch-size 8")
   nature=(--only "09 --num-envs 64 --steps 64,09 --num-envs 128 --steps 128") rounds="" games=""
-  batches="32 128 512 2048" steps=1..6 repeats=1 seconds=3 warmup=1 minutes=1.4 long=4 each=1.2 patience=45 LIMIT=${LIMIT:-240}
+  batches="32 128 512 2048" steps=1..6 repeats=1 seconds=3 warmup=1 minutes=1.4 long=3.5 each=1.2 patience=45 LIMIT=${LIMIT:-240}
+  try=(--max-env-steps 10000 --evaluation-games 5)
 else
   games=16,32,64,128,256 batches="32 64 128 256 512 1024 2048 4096" steps=1..6
   repeats=2 seconds=8 warmup=2 minutes=1.7 long=8.5 each=2.2 patience=120 LIMIT=${LIMIT:-1800}
@@ -93,7 +95,7 @@ packer=$!
 trap 'kill $packer || true; wait $packer || true; pack "${ARCHIVE:-}.last"' EXIT
 
 py() {  # run it with $PYTHON, and remember if it failed
-  timeout --foreground -k 5 "$LIMIT" "$PYTHON" "$@" || echo "failed ($?): $*" >> "$FAILED"
+  timeout --foreground -k 15 "$LIMIT" "$PYTHON" "$@" || echo "failed ($?): $*" >> "$FAILED"
 }
 
 machine() {

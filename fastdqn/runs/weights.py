@@ -70,11 +70,18 @@ class Weights:
         )
 
     def unfit(self, env_steps: int, update: int) -> RunError | None:
-        """Return what `look` raises, if it does."""
+        """Return what `look` raises, if it does.
+
+        Raises:
+            RuntimeError: the device has failed; the last good weights, which the host has, are then those to save.
+        """
         try:
             self.look({}, env_steps, update)
         except RunError as error:
             return error
+        except RuntimeError:
+            self.tensors = self._good or None
+            raise
         return None
 
     def save(self) -> None:

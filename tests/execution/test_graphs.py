@@ -265,12 +265,14 @@ def test_learning_and_adding_never_wait_for_the_device(variant: str) -> None:
 
 
 @pytest.mark.cuda
-@pytest.mark.parametrize("variant", ["dqn", "distributional"])
-def test_returns_are_noted_and_renewed_without_waiting(variant: str) -> None:
-    """Over ends of blocks and a refresh."""
+@pytest.mark.parametrize(("variant", "turns", "delay"), [("dqn", 1, 0), ("distributional", 1, 0), ("dqn", 4, 8)])
+def test_returns_are_noted_and_renewed_without_waiting(variant: str, turns: int, delay: int) -> None:
+    """Over ends of blocks and a refresh, in turns and with a delay, too."""
     device, rng = torch.device("cuda"), np.random.default_rng(0)
     learner = learner_of(variant, CAPTURABLE, device)
-    replay = PrioritizedReplay(ReturnReplay(0.8, 5, 20, 4 * 200, 4, (84, 84), 4, 0.99, device, seed=1))
+    replay = PrioritizedReplay(
+        ReturnReplay(0.8, 5, 20, 4 * 200, 4, (84, 84), 4, 0.99, device, 1, turns=turns, delay=delay)
+    )
     returns = StoredReturns(replay)
     replay.reset(rng.integers(256, size=(4, 84, 84), dtype=np.uint8))
     actions = GraphedActions(lambda: learner.act(replay.stacks(), returns.values), learner.noise)

@@ -27,7 +27,7 @@ from fastdqn.runs.run import Run
 from fastdqn.schedules import updates_due
 from fastdqn.types import VectorStep
 from tests.helpers.own import Dots, game_of
-from tests.helpers.scripts import RAINBOW_CATCH, parse, records, summary, train
+from tests.helpers.scripts import RAINBOW_CATCH, here, parse, records, summary, train
 
 SMALL = ("--device", "cpu", "--block-steps", "8", "--network", "narrow", "--replay-size", "1000", "--batch-size", "4")
 LEARNT = 0.7  # mean score of Catch's last 100 games
@@ -219,3 +219,16 @@ def test_it_runs_on_cuda(tmp_path: Path, words: tuple[str, ...]) -> None:
     words = words if "5" in words else (*words, "--refresh-env-steps", "1024")
     result = summary(train("11_pong_in_seconds", tmp_path, "--cuda", *words))
     assert (torch.device(result["device"]).type, result["updates"] > 50) == ("cuda", True)
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("device", ["cuda", "cpu"])
+def test_a_run_on_cuda_resumes(tmp_path: Path, device: str) -> None:
+    """With actions in flight, and with refreshes in turns."""
+    words = (*SMALL[2:], "--cuda", "--replay-initial", "400", "--refresh-env-steps", "256", "--refresh-turns", "4")
+    run = train("11_pong_in_seconds", tmp_path, *words, "--max-env-steps", "1000")
+    before = summary(run)["updates"]
+    here("11_pong_in_seconds", "--resume", str(run), "--device", device, "--max-env-steps", "1600")
+    after = summary(run)
+    assert torch.device(after["device"]).type == device
+    assert after["updates"] == pytest.approx(2 * before, rel=0.4)

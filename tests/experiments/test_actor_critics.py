@@ -226,7 +226,12 @@ def test_without_the_value_of_what_follows_cartpole_is_not_solved(tmp_path: Path
 @pytest.mark.cuda
 @pytest.mark.parametrize(
     ("script", "words"),
-    [("20_a2c", ()), *itertools.product(CREWS, (("--player-device", where) for where in ("same", "cpu", "all")))],
+    [
+        ("20_a2c", ()),
+        ("41_ppo_ranks", ()),
+        ("33_trainer_thread", ("--algorithm", "ppo")),
+        *itertools.product(CREWS, (("--player-device", where) for where in ("same", "cpu", "all"))),
+    ],
 )
 def test_actor_critics_run_on_cuda(tmp_path: Path, script: str, words: tuple[str, ...]) -> None:
     result = summary(train(script, tmp_path, "--cuda", "--num-envs", "2", "--max-env-steps", "600", *words))

@@ -200,6 +200,17 @@ def test_a_device_that_has_failed_leaves_a_summary_and_its_own_error(tmp_path: P
         run.weights.tensors = {"layer": torch.ones(3).as_subclass(Lost)}
         raise ZeroDivisionError
     assert summary(run.folder)["reason"] == "failed"
+    assert not (run.folder / "weights.safetensors").exists()
+
+
+def test_a_device_that_has_failed_leaves_the_last_good_weights(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), make_run(tmp_path) as run:
+        run.weights.tensors = {"layer": torch.full((3,), 2.0)}
+        run.updated(scalars(), 32)
+        run.played(NOTHING, epsilon=1.0)  # the record finds all well, and keeps a copy
+        run.weights.tensors = {"layer": torch.ones(3).as_subclass(Lost)}
+        raise ZeroDivisionError
+    assert safetensors.torch.load_file(run.folder / "weights.safetensors")["layer"].tolist() == [2.0] * 3
 
 
 def test_only_a_loss_must_stay_finite(tmp_path: Path) -> None:
