@@ -86,7 +86,7 @@ def rollouts_beside(
     """
     device, learner, player, policy, notes = _rollouts(run, game, ppo, vector, own_weights=True)
     work = RolloutWork(learner, ppo.batch_size, ppo.epochs, ppo.learning_rate, ppo.learning_rate_decay)
-    learnt, played_with = (list(network.parameters()) for network in (learner.network, policy.network))
+    learnt, played_with = ([*net.parameters(), *net.buffers()] for net in (learner.network, policy.network))
     notes = (*notes, trainer.describe(game.name))
     room = 1  # rollout: of more the policy would be too old
     return Beside(device, learner, RolloutSender(player), work, learnt, played_with, 0, room, notes)

@@ -44,6 +44,7 @@ def control_here(
     device, seeds, vector = ranks.place(run, vector)
     games, note = build_games(game, vector, seeds.env, continuous=True)
     (obs_size,), num_actions = games.obs_shape, games.num_actions
+    check_box_memory(sac.replay_size, obs_size, num_actions, device, replays=ranks.sharing(device))
     learner = build_learner(seeds, sac, obs_size, num_actions, device, ranks.descent)
     replay = _build_replay(seeds, sac, games, device)
     policy = ControlPolicy(learner.network, num_actions, sac.replay_initial * ranks.world, _on(device, seeds.policy))

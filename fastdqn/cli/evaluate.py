@@ -77,9 +77,10 @@ def evaluate(options: Evaluate) -> int:
         for folder in folders:
             try:
                 agent = load_agent(folder, device, options.game, best=options.weights == "best")
-                if not said:
-                    said = f"{options.protocol}: {_about(agent, options.protocol)}{_changed(options)}"
-                    say(said)
+                about = f"{options.protocol}: {_about(agent, options.protocol)}{_changed(options)}"
+                if about != said:
+                    say(about)
+                said = about
                 mean = _evaluated(agent, folder, options)
             except UserError as error:
                 why.append(error)
@@ -105,7 +106,7 @@ def _about(agent: Agent, protocol: str) -> str:
     from fastdqn.tools.evaluate import PROTOCOLS
 
     chosen, game = PROTOCOLS[protocol], agent.options.game.name
-    if games.is_atari(game) or chosen.changes:
+    if (games.is_atari(game) and not (agent.options.actor_critic and protocol == "training")) or chosen.changes:
         return chosen.about
     drawn = "actions as its policy draws them" if agent.options.actor_critic else f"epsilon {agent.epsilon:g}"
     how = "the mean action" if agent.options.continuous else drawn

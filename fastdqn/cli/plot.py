@@ -51,6 +51,10 @@ def plot(options: Plot) -> int:
         raise UserError(f"The picture {options.out} must end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}.")
     if options.what == "speed" and options.over == "env-steps":
         raise UserError("Speeds are drawn over minutes; leave out --over.")
+    if options.what == "speed" and options.games != Plot.games:
+        raise UserError("Speeds are not of games; leave out --games.")
+    if options.game is not None:
+        raise UserError("--game is of --what sessions alone: here nothing is played; leave it out.")
     runs = runs_of(options.runs, options.runs_dir, games=options.what == "score")
     from fastdqn.tools.labels import grouped, one_by_one
     from fastdqn.tools.plot import draw_curves, draw_speeds, speeds_of

@@ -89,8 +89,8 @@ def _say_idle(groups: Groups, words: Sequence[str]) -> None:
     """Say which of the options that were asked for change nothing; of several ranks the first one does."""
     if os.environ.get("RANK", "0") == "0":
         name = groups.game.name
-        pictures = None if games.is_own_id(name) or games.is_custom(name) else games.is_atari(name)
-        for note in idle_notes(groups, asked(words), pictures):
+        pictures = None if games.is_custom(name) and not games.is_own_id(name) else games.is_atari(name)
+        for note in idle_notes(groups, asked(words), pictures, not games.is_atari(name)):
             console().print(note, soft_wrap=True)
 
 
@@ -114,7 +114,8 @@ def _examined(run: Run | FollowingRun | int) -> int:
     saved = [int(path.stem) for path in checkpoints_in(run.folder)]
     if run.reason == "interrupted" and saved:
         there = "there" if saved[-1] == run.env_steps else f"env step {saved[-1]:,}, the newest checkpoint"
-        console().print(f"--resume {typed(run.folder)} goes on from {there}", soft_wrap=True)
+        own = games.named_again(run.game)
+        console().print(f"--resume {typed(run.folder)}{own} goes on from {there}", soft_wrap=True)
     play_fresh(run)
     return 0
 
@@ -149,7 +150,8 @@ def parse(
     others = others or {}
     resume = value_of("--resume", words)
     if resume is not None:
-        options = _resumed(options_type, description, words, resume, script, [kind for kind, _ in others.values()])
+        kinds = [kind for kind, _ in others.values()]
+        options = _resumed(options_type, description, words, resume, script, game, kinds)
         check(options)
         return _with_stop_score(options, words)
     if flag("resume-previous", words, False):
@@ -279,7 +281,8 @@ def _resumed(
     words: list[str],
     resume: str,
     script: str | None,
-    others: Sequence[type[Any]] = (),
+    game: str,
+    others: Sequence[type[Any]],
 ) -> OptionsT:
     """Return the options of the run to resume, and what `words` change of them.
 
@@ -305,7 +308,7 @@ def _resumed(
     except UserError as error:  # of another version
         raise CheckpointError(str(error)) from error
     saved = changed(known, {"run": anew})
-    games.refuse_code(folder, groups_of(saved).game.name, value_of("--game", words))
+    games.refuse_code(folder, groups_of(saved).game.name, value_of("--game", words) or game)
     options = parsed(options_type, _with_game_of(saved, words), saved, description, pairs=True)
     options = _as_settled(options, saved)
     _refuse_changes(saved, options, str(header.path))

@@ -45,25 +45,29 @@ class Pull:
 def push(options: Push) -> int:
     """Push; return the exit code."""
     run = folder_of(options.run, options.runs_dir)
+    from fastdqn.envs.games import named_again
+    from fastdqn.runs.folder import read_config
     from fastdqn.tools.hub import is_hub, upload
     from fastdqn.tools.share import pack
 
+    own = named_again(read_config(run)["game"]["name"])
     if not is_hub(options.target):
         if options.private:
             raise UserError("--private is for the hub; a folder has the permissions that you give it.")
         pack(run, Path(options.target))
-        say(f"{run}: written to {options.target}; fastdqn pull {typed(options.target)} fetches it")
+        say(f"{run}: written to {options.target}; fastdqn pull {typed(options.target)}{own} fetches it")
         return 0
     with tempfile.TemporaryDirectory(prefix="fastdqn-push-") as folder:
         packed = Path(folder) / "packed"
         pack(run, packed)
         where = upload(packed, options.target, options.private)
-    say(f"{run}: pushed to {where}; fastdqn pull {typed(options.target)} fetches it")
+    say(f"{run}: pushed to {where}; fastdqn pull {typed(options.target)}{own} fetches it")
     return 0
 
 
 def pull(options: Pull) -> int:
     """Pull; return the exit code."""
+    from fastdqn.envs.games import named_again
     from fastdqn.tools.hub import download, is_hub
     from fastdqn.tools.share import unpack
 
@@ -85,5 +89,7 @@ def pull(options: Pull) -> int:
         if not Path(options.source).is_dir():
             raise UserError(f"{options.source}: there is no such folder; a network on the hub is hf:owner/name.")
         unpack(Path(options.source), into, options.game, options.source)
-    say(f"{options.source}: its run is {into}; fastdqn evaluate {typed(into)}, or fastdqn watch {typed(into)}")
+    own = named_again(options.game or "")
+    said = f"fastdqn evaluate {typed(into)}{own}, or fastdqn watch {typed(into)}{own}"
+    say(f"{options.source}: its run is {into}; {said}")
     return 0

@@ -70,7 +70,7 @@ def sweep(options: Sweep, fixed: Sequence[str] = ()) -> int:
     path = Path(options.script)
     path = path.resolve() if path.suffix == ".py" and path.is_file() else script_called(options.script)
     if {"-h", "--help"} & set(fixed):
-        run_as_main(path, ["--help"], f"fastdqn sweep {path.stem} ... --")
+        run_as_main(path, fixed, f"fastdqn sweep {path.stem} ... --")
         return 0
     from fastdqn.tools.sweep.control import run_sweep
     from fastdqn.tools.sweep.plan import axes_of, tasks_of

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import re
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,11 @@ def is_custom(name: str) -> bool:
 def is_own_id(name: str) -> bool:
     """Tell whether `name` is a `module:Id-v0` of Gymnasium's: the module registers the id when it is imported."""
     return _OWN_ID.match(name.strip()) is not None
+
+
+def named_again(name: str) -> str:
+    """Return what a command on a run in the environment `name` has to say: code is only loaded if it is named there."""
+    return f" --game {shlex.quote(name)}" if is_custom(name) else ""
 
 
 def find_modules_here() -> None:
@@ -141,7 +147,8 @@ def rom_of(name: str, ids: bool = False) -> str:
     if preset is not None:
         return preset.rom
     if wanted.lower() in AGENTS:
-        raise UserError(f"{name!r} is an agent, not a game; give it as --agent {wanted.lower()}.")
+        how = "of 01 to 12" if ids else f"; give it as --agent {wanted.lower()}"
+        raise UserError(f"{name!r} is an agent{' ' if ids else ', not a game'}{how}{', not a game' if ids else ''}.")
     known = registered_id(wanted)
     if known is not None:
         raise UserError(

@@ -129,7 +129,16 @@ class Ranks(Exchanges):
         """Return the threads of this rank: those that were asked for, else its share of this machine's cores."""
         if self.alone or asked is not None:
             return asked
-        return max(1, process.cores() // int(os.environ.get("LOCAL_WORLD_SIZE", self.world)))
+        return max(1, process.cores() // self._on_this_machine)
+
+    def sharing(self, device: torch.device) -> int:
+        """Return how many ranks, this one among them, take from the memory of `device`."""
+        return self._on_this_machine if device.type != "cuda" else -(-self._on_this_machine // torch.cuda.device_count())
+
+    @property
+    def _on_this_machine(self) -> int:
+        """Ranks on this machine."""
+        return 1 if self.alone else int(os.environ.get("LOCAL_WORLD_SIZE", self.world))
 
     def begin(self, learner: Learner[Any]) -> None:
         """Let all ranks have what rank 0 has: weights, targets, temperatures, and the moments of optimisers.

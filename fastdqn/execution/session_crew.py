@@ -88,7 +88,8 @@ class Sessions(Crew):
     def load(self, state: Mapping[str, Any]) -> NDArray[np.bool_]:
         """Let the sessions continue from there; return which games of all begin anew."""
         self._counted = [(env_steps, updates) for env_steps, updates in state["counted"]]
-        self._pending.extend((int(player), _piece_of(said)) for player, said in state["pending"])
+        for player, said in state["pending"]:  # one that had its share may have more now, and says so itself
+            self._pending.append((int(player), _piece_of(said)._replace(done=False)))
         anew = super().load({"players": state["players"] or [_begun_with(*counted) for counted in self._counted]})
         if self._state is not None:  # a signal ends the run before it goes on
             self._state = dict(state)

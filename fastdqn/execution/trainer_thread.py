@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -204,10 +205,14 @@ class Trainer(Generic[ItemT]):
                 self._queue.not_empty.wait(POLL_SECONDS)
 
     def _stand(self) -> None:
-        """Wait until the round is over that the thread is at; it begins no other."""
-        self._standing = True
-        if not self._working.acquire(timeout=JOIN_SECONDS):
-            raise RunError(f"The trainer has not finished its update within {JOIN_SECONDS:g} seconds.")
+        """Wait until the round is over that the thread is at, after a signal not for long; it begins no other."""
+        self._standing, since = True, None
+        while not self._working.acquire(timeout=POLL_SECONDS):
+            if not process.stop_signal():
+                continue
+            since = since or time.monotonic()
+            if time.monotonic() - since > JOIN_SECONDS:
+                raise RunError(f"The trainer has not finished its update within {JOIN_SECONDS:g} seconds.")
         self._working.release()
         self.check()
 

@@ -89,7 +89,7 @@ class DQNOptions:
         above_zero(self.max_norm, "--max-norm")
         between(self.weight_decay, 0.0, 100.0, "--weight-decay")
         if self.weight_decay > 0.0 and self.optimizer != "adam":
-            raise UserError("--weight-decay is Adam's; leave it out, or --optimizer rmsprop.")
+            raise UserError("--weight-decay is Adam's; leave it out, or give --optimizer adam.")
         if self.replay_initial > self.replay_size:
             raise UserError(
                 f"--replay-initial {self.replay_initial} cannot be more than --replay-size {self.replay_size}; "

@@ -6,6 +6,7 @@ A script composes the groups that it has into a dataclass of its own, one field 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
@@ -123,9 +124,12 @@ class Groups:
         return self.gradients.gradients if self.gradients else self.pieces.pieces if self.pieces else 1
 
     def _check_first_update(self, initial: int, steps: float, sessions: int = 1) -> None:
-        """Refuse a run that ends before its first update; each of several sessions waits for its own."""
+        """Refuse a run that ends before its first update; each of several sessions waits for its own, and a trainer
+        beside the games for so many env steps from --replay-initial on.
+        """
         most = self.run.max_env_steps
-        if most is not None and most // sessions <= -(-initial // steps) * steps:  # the next multiple of N
+        last = -(-initial // steps) * steps if self.trainer is None else math.ceil(initial - 1 + steps) - 1
+        if most is not None and most // sessions <= last:
             called = "processes" if self.world > 1 else "sessions"
             each = f" transitions in each of {sessions} {called}" if sessions > 1 else " transitions"
             raise UserError(
@@ -224,10 +228,16 @@ def as_of_now(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def learnt_as_of_now(learnt: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what `learnt_by` said in any version, with the options of this one, as `as_of_now` does."""
+    """Return what `learnt_by` said in any version, with the options of this one, as `as_of_now` does; but without those
+    that several groups have, each with a default of its own: nobody says whose was meant.
+    """
     off = {name: value for options in GONE.values() for name, value in options.items()}
     kinds = _kinds(Groups).values()
-    known = {field.name: getattr(kind(), field.name) for kind in kinds for field in dataclasses.fields(kind)}
+    found: dict[str, list[Any]] = {}
+    for kind in kinds:
+        for field in dataclasses.fields(kind):
+            found.setdefault(field.name, []).append(getattr(kind(), field.name))
+    known = {name: values[0] for name, values in found.items() if all(one == values[0] for one in values)}
     return known | {name: value for name, value in learnt.items() if name not in off or value != off[name]}
 
 

@@ -41,21 +41,24 @@ def refuse_idle(groups: Groups, asked: Collection[str]) -> None:
     if sac is not None and sac.temperature is not None and any(option in asked for option in learnt):
         raise UserError(
             f"--target-entropy and --initial-temperature are of a temperature that is learnt, which --temperature "
-            f"{sac.temperature:g} is not; leave it out, or them."
+            f"{sac.temperature:g} is not; leave them out, or give --temperature None."
         )
 
 
-def idle_notes(groups: Groups, asked: Collection[str], pictures: bool | None = None) -> list[str]:
+def idle_notes(
+    groups: Groups, asked: Collection[str], pictures: bool | None = None, in_turn: bool = False
+) -> list[str]:
     """Return a sentence for each option that was asked for and does nothing.
 
     Args:
         groups: the options of a script.
         asked: names of options, as on the command line (--atoms).
         pictures: whether the game shows pictures, or else vectors; None where that is not known yet.
+        in_turn: whether the games of a process are played one after the other.
     """
     return [
         f"{option} changes nothing here: {one.why}"
-        for one in (*_all(groups), *_of_what_is_shown(groups, pictures))
+        for one in (*_all(groups), *_of_what_is_shown(groups, pictures, in_turn))
         for option in one.options.split()
         if option in asked
     ]
@@ -103,9 +106,11 @@ def _all(groups: Groups) -> Iterator[_Idle]:
             yield _Idle("--horizon-updates", "neither --first-n-step nor --first-gamma moves")
 
 
-def _of_what_is_shown(groups: Groups, pictures: bool | None) -> Iterator[_Idle]:
+def _of_what_is_shown(groups: Groups, pictures: bool | None, in_turn: bool) -> Iterator[_Idle]:
     if pictures is True and groups.actor_critic:
         yield _Idle("--hidden", f"{groups.game.name} shows pictures, and these units are for vectors")
     if pictures is False:
-        frames = "--frame-size --frame-scale --precision --env-threads"
+        frames = "--frame-size --frame-scale --precision"
         yield _Idle(frames, f"{groups.game.name} shows vectors, and this is for pictures")
+    if in_turn:
+        yield _Idle("--env-threads", f"games of {groups.game.name} are played one after the other")

@@ -65,9 +65,14 @@ def describe_frame_replay(capacity: int, device: torch.device, frame_bytes: int 
 
 
 def check_device_memory(
-    capacity: int, device: torch.device, frame_bytes: int = FRAME_BYTES, available_bytes: int | None = None
+    capacity: int,
+    device: torch.device,
+    frame_bytes: int = FRAME_BYTES,
+    available_bytes: int | None = None,
+    replays: int = 1,
 ) -> int:
-    """Return the bytes that the replay will need, or refuse before the run instead of dying in it.
+    """Return the bytes that the replay will need, or as many replays as there are to be; refuse them before the run
+    instead of dying in it.
 
     Raises:
         UserError: if they are more than `device` has free now, with the number of frames that would fit.
@@ -77,11 +82,13 @@ def check_device_memory(
         available = max(0, torch.cuda.mem_get_info(device)[0] - RESERVED_DEVICE_BYTES)
     elif available is None:
         available = available_memory()
-    needed = frame_replay_bytes(capacity, frame_bytes)
+    needed = replays * frame_replay_bytes(capacity, frame_bytes)
     if needed > available:
+        of = f"of {capacity} frames need"
+        what = f"A replay {of}s" if replays == 1 else f"{replays} replays {of}"
         raise UserError(
-            f"A replay of {capacity} frames needs {needed / 1e9:.1f} GB, but {available / 1e9:.1f} GB of memory are "
-            f"free on {device}; --replay-size {available // (frame_bytes + ROW_BYTES)} would fit."
+            f"{what} {needed / 1e9:.1f} GB, but {available / 1e9:.1f} GB of memory are free on {device}; "
+            f"--replay-size {available // (replays * (frame_bytes + ROW_BYTES))} would fit."
         )
     return needed
 

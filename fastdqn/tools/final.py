@@ -42,7 +42,8 @@ def evaluate_final(run: Run, count: int, at_once: int) -> None:
     console = terminal.console()
     if "evaluation" in summary:
         if len(summary["evaluation"]["scores"]) != count:
-            again = f"fastdqn evaluate {terminal.typed(run.folder)} --protocol {PROTOCOL} --episodes {count}"
+            again = f"fastdqn evaluate {terminal.typed(run.folder)}{games.named_again(run.game)}"
+            again += f" --protocol {protocol_of(run.game)} --episodes {count}"
             console.print(f"it was evaluated when it ended; other games are played by {again}", soft_wrap=True)
         return
     with saving(run.folder):
@@ -51,9 +52,8 @@ def evaluate_final(run: Run, count: int, at_once: int) -> None:
         with process.running():
             score = _played(run, count, at_once, as_int(seeds_of(run.options.seed).fresh), console)
         if score.stopped:
-            console.print(
-                f"the evaluation was stopped; --resume {terminal.typed(run.folder)} plays it again", soft_wrap=True
-            )
+            words = f"{terminal.typed(run.folder)}{games.named_again(run.game)}"
+            console.print(f"the evaluation was stopped; --resume {words} plays it again", soft_wrap=True)
             return
         found = score.as_dict(games.rom_of(run.game) if games.is_atari(run.game) else "")
         trained = run.counters

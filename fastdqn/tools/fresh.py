@@ -73,10 +73,13 @@ def play_fresh(run: FinishedRun) -> None:
         return
     summary: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     left = [one for one in EXAMINATIONS if one.protocol == "training" or games.is_atari(run.game)]
+    console = terminal.console()
     if all(one.name in summary for one in left):
+        if summary["fresh"].get("games") != run.options.fresh_games:
+            again = f"fastdqn evaluate {terminal.typed(run.folder)}{games.named_again(run.game)}"
+            console.print(f"its fresh games were played when it was solved; {again} plays others", soft_wrap=True)
         return
     torch.set_num_threads(process.cores())
-    console = terminal.console()
     try:
         with saving(run.folder):
             lock = hold(run.folder)  # another process may resume it meanwhile
@@ -98,7 +101,7 @@ def _play(run: FinishedRun, left: Sequence[Examination], summary: dict[str, Any]
     except UserError as error:  # what is learnt is no agent that can be evaluated
         console.print(f"no fresh games: {error}", soft_wrap=True)
         return
-    seed = as_int(seeds_of(run.options.seed).fresh)
+    seed, own = as_int(seeds_of(run.options.seed).fresh), games.named_again(run.game)
     with process.running():
         for number, one in enumerate(left):
             if one.name in summary:  # an earlier process was stopped after it
@@ -110,13 +113,13 @@ def _play(run: FinishedRun, left: Sequence[Examination], summary: dict[str, Any]
             score = _played(agent, one, count, epsilon, seed + number, console)
             if score.stopped:
                 console.print(
-                    f"the fresh games were stopped; fastdqn evaluate {terminal.typed(run.folder)} "
+                    f"the fresh games were stopped; fastdqn evaluate {terminal.typed(run.folder)}{own} "
                     f"--protocol {one.protocol} --epsilon {epsilon:g} plays them",
                     soft_wrap=True,
                 )
                 break
             found = score.as_dict("")
-            kept = ("games", "mean", "median", "standard_error", "scores", "truncated")
+            kept = ("games", "mean", "median", "standard_error", "scores", "truncated", "seconds")
             summary[one.name] = {"epsilon": epsilon, "seed": seed + number, **{name: found[name] for name in kept}}
             if number == 0:
                 summary["confirmed"] = confirms(score, run.options.stop_score)

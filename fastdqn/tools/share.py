@@ -29,6 +29,8 @@ CONFIG, CARD = "config.json", "README.md"
 FILES = (CONFIG, FILE, CARD)
 _MOST_CONFIG_BYTES = 1_000_000
 _SELF = ("format", "version", "script", "wrappers")
+_LEARNERS = {"dqn", "a2c", "ppo", "sac"}
+"""Groups of options of which an agent that is known here has one."""
 
 
 def pack(run: Path, folder: Path, half: bool = False) -> None:
@@ -46,6 +48,8 @@ def pack(run: Path, folder: Path, half: bool = False) -> None:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder} is there already; name a folder that is empty, or none yet.")
     weights, config = read_weights(run), shared_config(run)
+    if not _LEARNERS & config.keys():
+        raise UserError(f"{run} cannot be pushed: it is no agent that is known here.")
     _write(folder, _halved(weights) if half else weights, config, card_of(run, config))
 
 
@@ -81,7 +85,7 @@ def _looked_at(source: Path, own_game: str | None, name: str) -> tuple[dict[str,
     if (source / CONFIG).stat().st_size > _MOST_CONFIG_BYTES:
         raise UserError(f"{name} cannot be pulled: its {CONFIG} is far too large.")
     config, weights = shared_config(source), read_weights(source)
-    if not {"dqn", "a2c", "ppo", "sac"} & config.keys():
+    if not _LEARNERS & config.keys():
         raise UserError(f"{name} cannot be pulled: it is no agent that is known here.")
     games.refuse_code(source, config["game"]["name"], own_game)
     if games.is_atari(config["game"]["name"]):  # others may be missing on this machine
@@ -115,8 +119,8 @@ def card_of(run: Path, config: dict[str, Any]) -> str:
     lines += [f"- {tag}" for tag in tags] + ["---", "", f"# {title}: {about}by {config['script']}", ""]
     lines += ["| games | mean | standard error | how they were played |", "| ---: | ---: | ---: | --- |"]
     lines += _scores(run) or ["| - | - | - | not evaluated |"]
-    lines += ["", "```sh", "fastdqn pull hf:OWNER/NAME --into runs/pulled"]
-    own = "" if games.is_atari(game) else f" --game {game}"
+    own = games.named_again(game)
+    lines += ["", "```sh", f"fastdqn pull hf:OWNER/NAME --into runs/pulled{own}"]
     lines += [f"fastdqn evaluate runs/pulled{own}", f"fastdqn watch runs/pulled{own}", "```", ""]
     seed, steps = config["run"]["seed"], _summary(run).get("env_steps")
     skip = config["game"]["frame_skip"]
@@ -148,17 +152,14 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _scores(run: Path) -> list[str]:
     """Return a row of a table for each evaluation of a run's weights that was played to its end."""
-    summary, own = _summary(run), checksum_of(run)
-    found = summary | {
-        path.stem.removeprefix("evaluation-"): _read(path) for path in sorted(run.glob("evaluation-*.json"))
-    }
+    own = checksum_of(run)
+    files = {path.stem.removeprefix("evaluation-"): _read(path) for path in sorted(run.glob("evaluation-*.json"))}
+    newer = {name: said for name, said in files.items() if said.get("checksum") == own}  # others: it has learnt on
     rows: list[str] = []
-    for name, said in found.items():
+    for name, said in (_summary(run) | newer).items():
         one = cast(dict[str, Any], said) if isinstance(said, dict) else {}
         if not all(isinstance(one.get(key), int | float) for key in ("games", "mean")) or one.get("stopped"):
             continue
-        if name not in summary and one.get("checksum") != own:
-            continue  # of other weights: the run has learnt on
         error, epsilon = one.get("standard_error"), one.get("epsilon")
         spread = f"{error:.2f}" if isinstance(error, int | float) else "-"
         how = re.sub(r"[^a-z0-9 -]", "", str(one.get("protocol") or name))

@@ -36,7 +36,7 @@ import torch
 from numpy.typing import NDArray
 
 from fastdqn import process, terminal
-from fastdqn.envs.games import title_of
+from fastdqn.envs.games import named_again, title_of
 from fastdqn.errors import RunError, UserError
 from fastdqn.runs.folder import write_json, write_whole
 from fastdqn.runs.limits import WINDOW_EPISODES
@@ -115,7 +115,10 @@ def report_trial(folder: Path, own_game: str | None = None) -> str:
         random = _random_score(agent, run.seed)
         found = {"sessions": count, "random": random, **measures(curves_of(sessions), random)}
         write_json(folder / "trial.json", found)
-    again = f"; random play was stopped, and fastdqn plot {terminal.typed(folder)} --what sessions makes the measures"
+    own = named_again(run.game)
+    again = (
+        f"; random play was stopped, and fastdqn plot {terminal.typed(folder)}{own} --what sessions makes the measures"
+    )
     return f"{folder}: written: sessions.png, trial.png, trial.json{again if random is None else ''}"
 
 

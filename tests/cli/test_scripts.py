@@ -22,7 +22,7 @@ from fastdqn.cli import scripts
 from fastdqn.errors import CheckpointError, RunError, UserError
 from fastdqn.execution.devices import prepare_device
 from tests.helpers import forks
-from tests.helpers.scripts import ROOT, loaded, parse, script_says
+from tests.helpers.scripts import ROOT, TOY_CATCH, loaded, parse, script_says
 from tests.helpers.trained import TrainedRuns
 
 SCRIPTS = sorted(path.name for path in (ROOT / "experiments").glob("[0-9]*.py"))
@@ -45,6 +45,25 @@ def test_a_checkpoint_whose_options_are_another_version_s_is_one_that_cannot_be_
     monkeypatch.setattr(scripts, "options_from", mock.Mock(side_effect=UserError("The run has an option, 'x', ...")))
     done = script_says("09_cuda_graph", "--resume", str(runs["09"]))
     assert (done.returncode, done.stderr) == (CheckpointError.exit_code, "error: The run has an option, 'x', ...\n")
+
+
+def test_a_script_whose_own_game_is_code_resumes(runs: TrainedRuns) -> None:
+    """It runs that code already."""
+    found = loaded("09_cuda_graph")
+    words = ("--resume", str(runs["catch0"]))
+    options = scripts.parse(found.options_type, "", words, script="09_cuda_graph", game=TOY_CATCH)
+    assert options.game.name == TOY_CATCH
+    with pytest.raises(UserError, match="name it too"):
+        scripts.parse(found.options_type, "", words, script="09_cuda_graph")
+
+
+@pytest.mark.parametrize(("script", "limit"), [("33_trainer_thread", 1098), ("31_sac", 1000)])
+def test_a_run_that_ends_before_its_first_update_is_refused(script: str, limit: int) -> None:
+    """33 makes its first update 1,000 env steps after the last one before --replay-initial, 31 at the next thousand."""
+    words = ("--replay-initial", "100", "--steps-per-update", "1000", "--num-envs", "1")
+    with pytest.raises(UserError, match="ends the run before the first update"):
+        parse(script, *words, "--max-env-steps", str(limit))
+    assert parse(script, *words, "--max-env-steps", str(limit + 1)).run.max_env_steps == limit + 1
 
 
 def test_booleans_of_the_game_can_be_turned_off() -> None:

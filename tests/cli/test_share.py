@@ -127,6 +127,22 @@ def test_a_page_has_the_scores_of_a_run(runs: TrainedRuns, tmp_path: Path) -> No
     page = (tmp_path / "given" / "README.md").read_text()
     assert "| 3 | 1.50 | 0.25 | nature, epsilon 0.05 |" in page
     assert page.count("| 3 | 1.50 |") == 1
+    solved = {"games": 30, "mean": 15.5, "standard_error": 0.5, "epsilon": 0.05}  # and then it was evaluated once more
+    (run / "summary.json").write_text(json.dumps({**json.loads((run / "summary.json").read_text()), "nature": solved}))
+    for file, row in ((said, "| 3 | 1.50 |"), ({**said, "checksum": "1234abcd"}, "| 30 | 15.50 |")):
+        (run / "evaluation-nature.json").write_text(json.dumps(file))
+        shutil.rmtree(tmp_path / "given")
+        pack(run, tmp_path / "given")
+        assert f"\n{row} " in (tmp_path / "given" / "README.md").read_text()
+
+
+def test_what_nobody_knows_is_not_pushed(runs: TrainedRuns, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(runs["09"], tmp_path / "run"))
+    config = json.loads((run / "config.json").read_text())
+    config["reinforce"] = config.pop("dqn")
+    (run / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UserError, match="cannot be pushed: it is no agent that is known here"):
+        pack(run, tmp_path / "given")
 
 
 def test_nothing_of_the_user_is_given_away(runs: TrainedRuns, tmp_path: Path) -> None:
@@ -153,7 +169,9 @@ def test_nothing_of_the_user_is_given_away(runs: TrainedRuns, tmp_path: Path) ->
 
 def test_what_comes_from_others_is_data(runs: TrainedRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given = tmp_path / "given"
-    pack(runs["catch0"], given)
+    done = fastdqn_says("push", str(runs["catch0"]), str(given))
+    assert done.stdout.endswith(f"fastdqn pull {given} --game {TOY_CATCH} fetches it\n")
+    assert f"fastdqn pull hf:OWNER/NAME --into runs/pulled --game {TOY_CATCH}\n" in (given / "README.md").read_text()
     refused = fastdqn_says("pull", str(given), "--into", str(tmp_path / "a"))
     assert refused.returncode == 2
     assert f"if you trust it, name it too: --game {TOY_CATCH}" in refused.stderr

@@ -221,6 +221,23 @@ def test_one_that_does_not_end_is_not_waited_for(monkeypatch: pytest.MonkeyPatch
     trainer._thread.join()
 
 
+def test_a_checkpoint_waits_for_a_long_update(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But after a signal, which is not to take for ever."""
+    monkeypatch.setattr(trainer_thread, "JOIN_SECONDS", 0.1)
+    toy = Toy(seconds=0.8)
+    trainer, _ = trainer_of(toy)
+    with trainer:
+        trainer.put(0)
+        wait_until(lambda: float(toy.weights[0]) == 1.0)
+        assert len(trainer.state()["unsaid"]) == 1
+        trainer.put(1)
+        wait_until(lambda: float(toy.weights[0]) == 2.0)
+        monkeypatch.setattr(process, "_first", 2)
+        with pytest.raises(RunError, match=r"has not finished its update within 0\.1 seconds"):
+            trainer.state()
+        wait_until(lambda: float(toy.weights[1]) == 2.0)
+
+
 def test_a_signal_frees_whoever_waits_for_room(monkeypatch: pytest.MonkeyPatch) -> None:
     toy = Toy(seconds=0.5)
     trainer, _ = trainer_of(toy)

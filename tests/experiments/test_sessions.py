@@ -54,6 +54,8 @@ def test_one_session_resumes_bit_for_bit(tmp_path: Path, alone: Path, way: str) 
     assert learnt_by_any_script(run) != learnt_by_any_script(alone)
     assert "the games continue where they were" in resume(SESSIONS, run, "--max-env-steps", "420")
     assert learnt_by_any_script(run) == learnt_by_any_script(alone)
+    began = [game["began"] for game in records(run, "episodes.jsonl")]
+    assert max(began) <= len(set(began)) + 2  # two are unfinished: every game counts, those after the resume, too
 
 
 def two(folder: Path, way: str) -> Path:

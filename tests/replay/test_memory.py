@@ -55,6 +55,8 @@ def test_frames_that_do_not_fit_are_refused_with_how_many_would() -> None:
     with pytest.raises(UserError, match=r"--replay-size 1000 would fit"):
         check_device_memory(2000, CPU, available_bytes=1000 * (84 * 84 + 9))
     assert check_device_memory(1000, CPU, available_bytes=1000 * (84 * 84 + 9)) == 1000 * (84 * 84 + 9)
+    with pytest.raises(UserError, match=r"^4 replays of 1000 frames need 0\.0 GB, .*; --replay-size 250 would fit\.$"):
+        check_device_memory(1000, CPU, available_bytes=1000 * (84 * 84 + 9), replays=4)
 
 
 def test_frames_that_would_have_fitted() -> None:

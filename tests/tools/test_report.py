@@ -256,6 +256,7 @@ def test_runs_of_two_scripts_are_two_agents(tmp_path: Path) -> None:
     [
         ({}, {}, None),
         ({"gradient_threads": 1, "gamma": 1}, {"init": "pytorch", "gamma": 1.0}, None),  # gone, new, and the same
+        ({}, {"trace_decay": None}, None),  # of which PPO has another default
         ({"gamma": 0.98}, {"gamma": 0.98, "init": "xavier"}, 'init is "pytorch" and "xavier"'),
         ({"gamma": 0.98}, {"gamma": 0.99}, "gamma is 0.98 and 0.99"),
         ({"max_norm": None}, {"max_norm": 10.0}, "max_norm is 10.0 and null"),

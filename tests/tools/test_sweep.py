@@ -25,7 +25,7 @@ from fastdqn.errors import UserError
 from fastdqn.tools.sweep.jobs import Job, words_of
 from fastdqn.tools.sweep.local import slots_of
 from fastdqn.tools.sweep.plan import Axes, Task, atari_26, axes_of, said_by, tasks_of
-from fastdqn.tools.sweep.results import read_result
+from fastdqn.tools.sweep.results import _evaluation_minutes, read_result
 from fastdqn.tools.sweep.show import Shown, duration, left_of
 from tests.helpers.scripts import ROOT, fastdqn_says, with_root
 from tests.helpers.waiting import wait_until
@@ -110,6 +110,18 @@ def test_axes_and_names() -> None:
 def test_mistakes(games: str, seeds: str, vary: tuple[str, ...], fixed: tuple[str, ...], said: str) -> None:
     with pytest.raises(UserError, match=said):
         tasks_of(axes_of(games, None, seeds, vary), fixed)
+
+
+def test_a_game_has_one_name_in_all_spellings() -> None:
+    for spellings in (("pong", "Pong", "ALE/Pong-v5"), ("Pendulum-v1", "pendulum-v1"), ("my.module:Catch",)):
+        tasks = [tasks_of(axes_of(said, None, "1", ()), ())[0] for said in spellings]
+        assert len({(task.name, task.asked["game"]) for task in tasks}) == 1
+
+
+def test_minutes_of_an_evaluation_that_nobody_noted_are_not_said() -> None:
+    assert _evaluation_minutes([{"seconds": 60.0}, {"seconds": 30}]) == {"evaluation_minutes": 1.5}
+    assert _evaluation_minutes([]) == {"evaluation_minutes": 0.0}
+    assert _evaluation_minutes([{"seconds": 60.0}, {}]) == {}
 
 
 def test_words_in_one_spelling() -> None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast, get_args, get_type_hints
 
-from fastdqn.envs.games import rom_of
+from fastdqn.envs.games import registered_id, rom_of
 from fastdqn.errors import UserError
 from fastdqn.options.fields import changes_learning
 from fastdqn.options.groups import Groups, flag_of
@@ -280,7 +280,7 @@ def _game(name: str) -> str:
     try:
         rom = rom_of(name)
     except UserError:  # none of Atari's
-        return name
+        return registered_id(name) or name
     return rom if preset_for(name, rom) == preset_for(rom, rom) else name.lower()
 
 

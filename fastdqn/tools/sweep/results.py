@@ -74,7 +74,7 @@ def result_of(script: str, task: Task, run: Path, cores: int) -> dict[str, Any]:
         "score_of": judged,
         "ended": data.ended,
         "minutes": round(summary.get("elapsed", 0.0) / 60.0, 3),
-        "evaluation_minutes": round(sum(summary[name].get("seconds", 0.0) for name in evaluations) / 60.0, 3),
+        **_evaluation_minutes(summary[name] for name in evaluations),
         "env_steps": summary.get("env_steps"),
         "updates": summary.get("updates"),
         "mean_100": data.mean_100,
@@ -203,6 +203,13 @@ def _evaluations(summary: dict[str, Any]) -> dict[str, dict[str, Any]]:
             if _is_number(one.get("mean")):
                 found[name] = {key: value for key, value in one.items() if key in kept}
     return found
+
+
+def _evaluation_minutes(evaluations: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """Return the minutes of all evaluations; nothing if one does not say how long it was."""
+    seconds = [one.get("seconds") for one in evaluations]
+    known = [one for one in seconds if _is_number(one)]
+    return {"evaluation_minutes": round(sum(known) / 60.0, 3)} if len(known) == len(seconds) else {}
 
 
 def _each(processes: Sequence[Mapping[str, Any]], name: str) -> str | None:
