@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import os
 import sys
@@ -12,20 +11,20 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from fastdqn import process
 from fastdqn.cli.parser import parsed
+from fastdqn.cli.resuming import resumed_options
 from fastdqn.cli.train import scripts
 from fastdqn.cli.words import asked, dashed, flag, value_of
 from fastdqn.envs import games
-from fastdqn.errors import CheckpointError, RunError, UserError, told
+from fastdqn.errors import RunError, UserError, told
 from fastdqn.options.agents import AGENTS
 from fastdqn.options.dqn import AgentName
-from fastdqn.options.fields import changes_learning
 from fastdqn.options.game import OWN_GAME, PRESENTATIONS, ProtocolName
-from fastdqn.options.groups import Groups, check, defaults_of, flag_of, groups_of, options_from
+from fastdqn.options.groups import Groups, check, defaults_of, groups_of
 from fastdqn.options.idle import idle_notes, refuse_idle
 from fastdqn.options.parts import VARIANTS
 from fastdqn.options.presets import NO_EPSILON, agents_of, changed, record_changes, with_names
 from fastdqn.options.ranks import published_changes
-from fastdqn.options.run import STOP_EPSILON, RunOptions
+from fastdqn.options.run import STOP_EPSILON
 from fastdqn.terminal import complain, console, typed
 
 if TYPE_CHECKING:
@@ -33,14 +32,6 @@ if TYPE_CHECKING:
     from fastdqn.runs.run import Run
 
 OptionsT = TypeVar("OptionsT")
-SETTLED: tuple[tuple[str, str], ...] = (
-    ("vector", "num_envs"),
-    ("ppo", "learning_rate_decay"),
-    ("players", "players"),
-    ("sessions", "sessions"),
-    ("parts", "importance_decay"),
-)
-"""Options, by group and field, whose None the beginning of a run replaces by a number."""
 
 
 def start(
@@ -151,7 +142,7 @@ def parse(
     resume = value_of("--resume", words)
     if resume is not None:
         kinds = [kind for kind, _ in others.values()]
-        options = _resumed(options_type, description, words, resume, script, game, kinds)
+        options = resumed_options(options_type, description, words, resume, script, game, kinds)
         check(options)
         return _with_stop_score(options, words)
     if flag("resume-previous", words, False):
@@ -273,83 +264,6 @@ def _completed(options: OptionsT) -> OptionsT:
     if groups.run.max_env_steps is None:
         raise UserError("--importance-decay needs a number of env steps where --max-env-steps is None.")
     return changed(options, {"parts": {"importance_decay": groups.run.max_env_steps}})
-
-
-def _resumed(
-    options_type: type[OptionsT],
-    description: str,
-    words: list[str],
-    resume: str,
-    script: str | None,
-    game: str,
-    others: Sequence[type[Any]],
-) -> OptionsT:
-    """Return the options of the run to resume, and what `words` change of them.
-
-    Raises:
-        UserError: there is no such run or checkpoint, it is another script's, or `words` contradict it.
-        CheckpointError: it has options that this version does not know.
-    """
-    from fastdqn.runs.checkpoint import latest_run, newest
-
-    runs_dir = Path(value_of("--runs-dir", words) or RunOptions().runs_dir)
-    folder = latest_run(runs_dir, script) if resume == "latest" else Path(resume)
-    header = newest(folder, flag("resume-previous", words, False))
-    if script is not None and script != header.script:
-        raise UserError(f"The run {folder} is one of {header.script}; resume it with that script.")
-    for kind in others:  # the one whose groups the run has
-        if {field.name for field in dataclasses.fields(kind)} <= header.config.keys():
-            options_type = kind
-    anew: dict[str, Any] = {"resume": None, "resume_previous": False, "runs_dir": runs_dir}
-    if value_of("--device", words) or flag("cuda", words, False):  # the one that is named now is meant
-        anew |= {"device": None, "cuda": False}
-    try:
-        known = options_from(options_type, header.config)
-    except UserError as error:  # of another version
-        raise CheckpointError(str(error)) from error
-    saved = changed(known, {"run": anew})
-    games.refuse_code(folder, groups_of(saved).game.name, value_of("--game", words) or game)
-    options = parsed(options_type, _with_game_of(saved, words), saved, description, pairs=True)
-    options = _as_settled(options, saved)
-    _refuse_changes(saved, options, str(header.path))
-    return changed(options, {"run": {"resume": str(folder)}})
-
-
-def _as_settled(options: OptionsT, saved: OptionsT) -> OptionsT:
-    """Return `options` with what the run's beginning settled, where they leave that open again."""
-    for group, name in SETTLED:
-        now, before = getattr(options, group, None), getattr(saved, group, None)
-        if now is not None and getattr(now, name) is None:
-            options = changed(options, {group: {name: getattr(before, name)}})
-    return options
-
-
-def _refuse_changes(saved: Any, options: Any, where: str) -> None:
-    """Refuse other values of options that change what is learnt.
-
-    Raises:
-        UserError: with the first of them.
-    """
-    for group in dataclasses.fields(options):
-        before: Any = getattr(saved, group.name)
-        now: Any = getattr(options, group.name)
-        for field in dataclasses.fields(now):
-            old: Any = getattr(before, field.name)
-            new: Any = getattr(now, field.name)
-            if new != old and changes_learning(field):
-                flag = flag_of(now.__class__, field.name)
-                raise UserError(
-                    f"{flag} {new} contradicts the checkpoint {where}, which has {old}; it cannot change in the middle "
-                    "of a run."
-                )
-
-
-def _with_game_of(saved: Any, words: list[str]) -> list[str]:
-    """Return `words` with the run's own spelling of its game."""
-    game, own = value_of("--game", words), groups_of(saved).game.name
-    if game is not None and game.strip().lower() == own.strip().lower():
-        return [*words, "--game", own]
-    return words
 
 
 def _out_of_memory(error: RuntimeError | MemoryError, options: Any) -> str | None:

@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from fastdqn import process
-from fastdqn.cli import scripts
+from fastdqn.cli import resuming, scripts
 from fastdqn.errors import CheckpointError, RunError, UserError
 from fastdqn.execution.devices import prepare_device
 from tests.helpers import forks
@@ -42,7 +42,7 @@ def test_a_checkpoint_whose_options_are_another_version_s_is_one_that_cannot_be_
     runs: TrainedRuns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By its exit code, so that a sweep takes another one, or begins the run anew."""
-    monkeypatch.setattr(scripts, "options_from", mock.Mock(side_effect=UserError("The run has an option, 'x', ...")))
+    monkeypatch.setattr(resuming, "options_from", mock.Mock(side_effect=UserError("The run has an option, 'x', ...")))
     done = script_says("09_cuda_graph", "--resume", str(runs["09"]))
     assert (done.returncode, done.stderr) == (CheckpointError.exit_code, "error: The run has an option, 'x', ...\n")
 
