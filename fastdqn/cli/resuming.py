@@ -38,6 +38,15 @@ def resumed_options(
 ) -> OptionsT:
     """Return the options of the run to resume, and what `words` change of them.
 
+    Args:
+        options_type: the groups of the script.
+        description: what --help begins with.
+        words: the command line.
+        resume: which run, as it says.
+        script: its name, None for any.
+        game: the script's own, whose code is loaded unasked.
+        others: groups that the script has instead of these with another algorithm.
+
     Raises:
         UserError: there is no such run or checkpoint, it is another script's, or `words` contradict it.
         CheckpointError: it has options that this version does not know.

@@ -133,9 +133,8 @@ class Ranks(Exchanges):
 
     def sharing(self, device: torch.device) -> int:
         """Return how many ranks, this one among them, take from the memory of `device`."""
-        return (
-            self._on_this_machine if device.type != "cuda" else -(-self._on_this_machine // torch.cuda.device_count())
-        )
+        devices = torch.cuda.device_count() if device.type == "cuda" else 1
+        return -(-self._on_this_machine // devices)
 
     @property
     def _on_this_machine(self) -> int:
