@@ -207,9 +207,8 @@ def _evaluations(summary: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def _evaluation_minutes(evaluations: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     """Return the minutes of all evaluations; nothing if one does not say how long it was."""
-    seconds = [one.get("seconds") for one in evaluations]
-    known = [one for one in seconds if _is_number(one)]
-    return {"evaluation_minutes": round(sum(known) / 60.0, 3)} if len(known) == len(seconds) else {}
+    seconds: list[Any] = [one.get("seconds") for one in evaluations]
+    return {"evaluation_minutes": round(sum(seconds) / 60.0, 3)} if all(map(_is_number, seconds)) else {}
 
 
 def _each(processes: Sequence[Mapping[str, Any]], name: str) -> str | None:
