@@ -159,7 +159,8 @@ def games_on_device(
     """
     device, seeds, vector = ranks.place(run, vector)
     returns = None if returns is None or returns.trace_decay is None else returns
-    check_games(num_envs_of(vector), run, dqn, pace, returns, game.frame_stack)  # before memory is taken for them
+    count = num_envs_of(vector)
+    check_games(count, run, dqn, pace, returns, game.frame_stack, ranks.world)  # before memory is taken for them
     apart = halves and device.type == "cpu" and not (parts is not None and parts.noisy)
     elsewhere = process.cores() > 1 and vector.env_threads != 1
     halve = partial(halves_of, elsewhere=elsewhere) if apart else None
@@ -327,6 +328,7 @@ def check_games(
     pace: PaceOptions,
     returns: ReturnOptions | None = None,
     frame_stack: int = 4,
+    world: int = 1,
 ) -> None:
     """Refuse more games at once than the memory holds, and a run or a replay that is too short for so many.
 
@@ -353,9 +355,9 @@ def check_games(
                     f"games; it must be at least {least}."
                 )
     first = -(-dqn.replay_initial // pace.steps) * pace.steps  # made once the games' step in which it falls is over
-    if most is not None and most < first + count:
+    if most is not None and most < world * (first + count):  # env steps are those of all ranks
         raise UserError(
-            f"--max-env-steps {most} ends the run of {count} games before its first update, which waits for "
+            f"--max-env-steps {most} ends the run of {world * count} games before its first update, which waits for "
             f"--replay-initial {dqn.replay_initial} transitions; raise the first or lower the second."
         )
 

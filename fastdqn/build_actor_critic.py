@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from functools import partial
 
@@ -40,6 +41,7 @@ from fastdqn.options.actor_critic import (
 from fastdqn.options.game import GameOptions, PlayerOptions, VectorOptions
 from fastdqn.options.run import RunOptions
 from fastdqn.options.trainer import TrainerOptions
+from fastdqn.replay.memory import check_rollout_memory
 from fastdqn.replay.newest import NewestStacks
 from fastdqn.replay.stacks import GameStacks, GameVectors
 from fastdqn.seam import Descent
@@ -104,6 +106,8 @@ def _rollouts(
     device, seeds, vector = ranks.place(run, vector)
     games, note, mean = build_centred(game, vector, seeds.env, ppo.center_frames, continuous=None)
     shapes = games.obs_shape, games.num_actions, device
+    obs_bytes = math.prod(games.obs_shape) * (4 if len(games.obs_shape) == 1 else 1)
+    check_rollout_memory(ppo.rollout_steps, games.num_envs * ranks.sharing(torch.device("cpu")), obs_bytes)
     learner = build_ppo(seeds, ppo, *shapes, ranks.descent, numbered=games.numbered)
     _center(learner, mean)
     if len(games.obs_shape) == 1:

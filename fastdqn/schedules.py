@@ -7,10 +7,10 @@ def linear_epsilon(env_step: int, start: float, final: float, decay_env_steps: i
     """Return epsilon at `env_step`: `max(final, start - env_step / decay_env_steps)`, counted after the delay.
 
     The rule of the 2017 post: from 1.0 it falls by 1/`decay_env_steps` each env step until it meets `final`.
-    `decay_env_steps` = 0 means `final` from the first env step on.
+    `decay_env_steps` = 0 means `final` at once, after the delay.
     """
     if decay_env_steps <= 0:
-        return final
+        return start if env_step < delay_env_steps else final
     return max(final, start - max(0, env_step - delay_env_steps) / decay_env_steps)
 
 

@@ -12,6 +12,7 @@ def test_epsilon_by_hand() -> None:
         [1.0, 0.99999, 0.5, 0.02, 0.02, 0.02]
     )
     assert linear_epsilon(1, 1.0, 0.1, 0) == 0.1
+    assert [linear_epsilon(step, 1.0, 0.1, 0, 1_600) for step in (0, 1_599, 1_600)] == [1.0, 1.0, 0.1]
 
 
 def test_a_straight_line_by_hand() -> None:

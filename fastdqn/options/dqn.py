@@ -205,7 +205,7 @@ class AgentOptions:
     report_env_steps: int = beside(20_000)
     """Env steps between two reports on what is inside: the mean value of held-out states, noise, priorities, atoms."""
     held_out: int = beside(1_000)
-    """States whose mean value is reported (the 2017 post takes 1,000)."""
+    """States whose mean value is reported (the 2017 post takes 1,000); a resumed run keeps those that it had."""
 
     def describe(self) -> str:
         """Return a few words about the network."""

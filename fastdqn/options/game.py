@@ -80,7 +80,7 @@ class GameOptions:
         between(self.noop_max, 0, 10_000, "--noop-max")
         between(self.frame_stack, 1, 100, "--frame-stack")
         between(self.sticky_actions, 0.0, 1.0, "--sticky-actions")
-        at_least(self.max_frames, 1, "--max-frames")
+        between(self.max_frames, 1, 2**31 - 1, "--max-frames")
 
 
 OWN_GAME: Mapping[str, Any] = {

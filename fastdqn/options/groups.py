@@ -81,7 +81,8 @@ class Groups:
         if dqn is None:
             return
         steps = 1 if self.pace is None else self.pace.steps
-        self._check_first_update(dqn.replay_initial, steps, self.world)
+        lag = dqn.n_step - 1 if self.vector is None else 0  # a list of transitions holds whole windows alone
+        self._check_first_update(dqn.replay_initial + lag, steps, self.world)
         if self._copies_target and steps * self.world > dqn.target_sync:
             each = f" in each of {self.world} processes" if self.world > 1 else ""
             raise UserError(

@@ -74,7 +74,15 @@ def _all(groups: Groups) -> Iterator[_Idle]:
     if dqn is not None:
         rmsprop = dqn.optimizer == "rmsprop"
         yield _Idle("--adam-epsilon" if rmsprop else "--rmsprop-epsilon", f"the optimiser is {dqn.optimizer}")
+        if dqn.epsilon_start == dqn.epsilon_final:
+            yield _Idle("--epsilon-decay --epsilon-delay", f"epsilon stays at {dqn.epsilon_final:g}")
+    if run.stop_score is None:
+        yield _Idle("--fresh-games", "they follow a run that is solved, and there is no --stop-score")
+    if groups.evaluation is not None and groups.evaluation.evaluation_games == 0:
+        yield _Idle("--evaluation-envs", "there are no --evaluation-games")
     if parts is not None:
+        if parts.prioritized and parts.importance_exponent == parts.importance_final:
+            yield _Idle("--importance-decay", f"beta stays at {parts.importance_final:g}")
         if not parts.noisy:
             yield _Idle("--noise --noisy-sigma", "there are no noisy layers, which --noisy asks for")
         if not parts.prioritized:

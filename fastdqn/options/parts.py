@@ -61,6 +61,7 @@ class PartOptions:
         between(self.importance_final, 0.0, 1.0, "--importance-final")
         at_least(self.importance_decay, 1, "--importance-decay")
         above_zero(self.priority_floor, "--priority-floor")
+        between(self.priority_floor, 1e-30, 1e30, "--priority-floor")  # of float32
         between(self.atoms, 2, 1_001, "--atoms")
         ends = (self.value_min, self.value_max)
         if not (all(map(math.isfinite, ends)) and self.value_min < self.value_max):

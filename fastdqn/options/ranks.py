@@ -17,7 +17,8 @@ MOST = 1024
 @dataclass(frozen=True)
 class RanksOptions:
     """Several processes that learn together, each from games of its own, by the mean of their gradients. A batch, a
-    replay, --num-envs, --rollout-steps and --replay-initial are those of each; env steps are counted over all."""
+    replay, --num-envs, --steps, --steps-per-update, --rollout-steps and --replay-initial are those of each; env steps
+    are counted over all."""
 
     processes: int = 1
     """Processes, this one among them. Under torchrun it is as many as that has started, and need not be given."""
@@ -40,6 +41,7 @@ class RanksOptions:
         """Raise UserError for a value out of range."""
         between(self.processes, 1, MOST, "--processes")
         at_least(self.rank_timeout, 1.0, "--rank-timeout")
+        between(self.rank_timeout, 1.0, 1e9, "--rank-timeout")
         if self.engine_address is not None and self.engine not in ("ray", "spark"):
             raise UserError("--engine-address goes with --engine ray or --engine spark, whose cluster it names.")
 

@@ -38,7 +38,7 @@ class RunOptions:
     """Games that the final weights play once the run is solved, off the clock: at epsilon 0.02, or as noisy layers
     or an actor-critic play; of Atari's games then 30 by Nature's protocol. 0 for none of both."""
     threads: int | None = beside(None)
-    """CPU threads that PyTorch trains with; None: one for each core."""
+    """CPU threads that PyTorch trains with; None: one for each core. Players of 21 and 22 have one each."""
     runs_dir: Path = beside(Path("runs"))  # noqa: RUF009 - a path does not change
     """Where the run's folder is made."""
     resume: str | None = beside(None)

@@ -25,8 +25,8 @@ class SACOptions:
     batch_size: int = 256
     """Transitions of an update."""
     steps_per_update: float = 1
-    """Env steps for each update, those of all games together. Below 1 it is several updates for an env step, for which
-    the trainer must have a thread of its own."""
+    """Env steps for each update, those of all games of a process together. Below 1 it is several updates for an env
+    step, in 33 alone."""
     replay_size: int = 1_000_000
     """Env steps that the replay holds."""
     replay_initial: int = 100
@@ -53,7 +53,7 @@ class SACOptions:
         above_zero(self.learning_rate, "--learning-rate")
         above_zero(self.adam_epsilon, "--adam-epsilon")
         between(self.gamma, 0.0, 1.0, "--gamma")
-        at_least(self.batch_size, 1, "--batch-size")
+        between(self.batch_size, 1, 2**31 - 1, "--batch-size")
         between(self.steps_per_update, 1e-3, 1e9, "--steps-per-update")
         at_least(self.replay_size, 1, "--replay-size")
         at_least(self.replay_initial, 1, "--replay-initial")

@@ -44,6 +44,27 @@ def check_memory(capacity: int, available_bytes: int | None = None, frame_bytes:
     return needed
 
 
+def check_rollout_memory(steps: int, games: int, obs_bytes: int, available_bytes: int | None = None) -> None:
+    """Refuse a rollout that will not fit: its observations, and once more when they are put together.
+
+    Args:
+        steps: of each game.
+        games: played at once, those of all processes of this machine.
+        obs_bytes: of one observation.
+        available_bytes: by default what the machine has available now.
+
+    Raises:
+        UserError: with how many steps would fit.
+    """
+    row = 2 * games * obs_bytes
+    available = available_memory() if available_bytes is None else available_bytes
+    if steps * row > available:
+        raise UserError(
+            f"Rollouts of {steps} steps of {games} games need {steps * row / 1e9:.1f} GB, but {available / 1e9:.1f} GB "
+            f"of memory are available; --rollout-steps {max(1, available // row)} would fit."
+        )
+
+
 def replay_device(device: torch.device) -> torch.device:
     """Return where a replay of frames is kept for a learner on `device`.
 

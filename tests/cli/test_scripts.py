@@ -112,6 +112,8 @@ def device_of(script: str, *words: str) -> torch.device:
         "--frame-stack 0",
         "--sticky-actions 2",
         "--max-frames 0",
+        "--max-frames 3000000000",
+        "--n-step 20 --replay-initial 1000 --max-env-steps 1010",
         "--cuda --device cuda:0x",
         "--cuda --device mps",
         "--cuda --device cpu",
@@ -151,6 +153,9 @@ def test_bad_values_and_contradictions_are_one_sentence(argv: str) -> None:
         ("12_atari_100k", "--gamma 1 --first-gamma 0.9", "--first-gamma moves 1 - gamma by a factor"),
         ("12_atari_100k", "--reset-updates 20000 --reset-until 5000", "--reset-until 5000 is before the first reset"),
         ("41_ppo_ranks", "--rank-timeout inf", "--rank-timeout must be a finite number"),
+        ("41_ppo_ranks", "--rank-timeout 1e15", r"--rank-timeout must be between 1 and 1e\+09"),
+        ("10_rainbow", "--prioritized --priority-floor 1e-50", "--priority-floor must be between 1e-30"),
+        ("31_sac", f"--batch-size {2**40}", "--batch-size must be between 1 and 2147483647"),
     ],
 )
 def test_what_would_go_unnoticed_is_one_sentence(script: str, argv: str, said: str) -> None:

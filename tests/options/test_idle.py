@@ -36,6 +36,13 @@ from tests.helpers.scripts import RAINBOW_CATCH, command, only_run, parse, train
         ("31_sac", "--project mine --wandb", ""),
         ("10_rainbow", "--priority-measure cross-entropy --prioritized", "--priority-measure"),
         ("10_rainbow", "--priority-measure kl --agent rainbow", ""),
+        ("10_rainbow", "--noisy --epsilon-decay 50 --epsilon-delay 9", "--epsilon-decay --epsilon-delay"),
+        ("11_pong_in_seconds", "--importance-decay 5000 --fresh-games 5", "--importance-decay"),
+        (
+            "12_atari_100k",
+            "--fresh-games 3 --evaluation-games 0 --evaluation-envs 5",
+            "--fresh-games --evaluation-envs",
+        ),
         ("12_atari_100k", "--agent 100k-fast --prioritized --priority-measure kl", "--priority-measure"),
     ],
 )

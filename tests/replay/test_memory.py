@@ -14,12 +14,14 @@ from fastdqn.replay.memory import (
     TRANSITION_OVERHEAD_BYTES,
     check_device_memory,
     check_memory,
+    check_rollout_memory,
     describe_replay,
     frame_replay_bytes,
     frames_that_fit,
 )
 from fastdqn.seeds import seeds_of
 from tests.helpers.replays import CPU, make_replay
+from tests.helpers.scripts import script_says
 
 
 def test_memory_of_a_list_replay_is_checked_before_the_run() -> None:
@@ -57,6 +59,16 @@ def test_frames_that_do_not_fit_are_refused_with_how_many_would() -> None:
     assert check_device_memory(1000, CPU, available_bytes=1000 * (84 * 84 + 9)) == 1000 * (84 * 84 + 9)
     with pytest.raises(UserError, match=r"^4 replays of 1000 frames need 0\.0 GB, .*; --replay-size 250 would fit\.$"):
         check_device_memory(1000, CPU, available_bytes=1000 * (84 * 84 + 9), replays=4)
+
+
+def test_rollouts_that_do_not_fit_are_refused() -> None:
+    check_rollout_memory(100, 8, 28_224, available_bytes=2 * 100 * 8 * 28_224)
+    said = r"^Rollouts of 101 steps of 8 games need 0\.0 GB, .*; --rollout-steps 100 would fit\.$"
+    with pytest.raises(UserError, match=said):
+        check_rollout_memory(101, 8, 28_224, available_bytes=2 * 100 * 8 * 28_224)
+    done = script_says("41_ppo_ranks", "--game", "CartPole-v1", "--rollout-steps", "1000000000")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert done.stderr.startswith("error: Rollouts of 1000000000 steps of ")
 
 
 def test_frames_that_would_have_fitted() -> None:

@@ -31,6 +31,7 @@ OWN = ("game", "agent", "seed", "seeds", "runs-dir", "resume", "resume-previous"
 """Options that the sweep itself gives to its runs."""
 LIMITS = (
     *("max-env-steps", "max-minutes", "train-seconds", "stop-score", "fresh-games", "evaluation-games"),
+    "evaluation-envs",  # which games these are
     "checkpoint-replay",  # a run that is resumed without its replay learns less
 )
 """Options that change nothing of how it is learnt, and yet what comes of it."""
