@@ -11,11 +11,16 @@ import numpy as np
 import pytest
 import torch
 
+from fastdqn.algorithms.a2c import Settings
 from fastdqn.algorithms.objectives import HistogramObjective
-from fastdqn.build import _learning, build_device_replay, games_on_device, one_game, schedule_of
+from fastdqn.build import _learning, build_device_replay, check_games, games_on_device, one_game, schedule_of
+from fastdqn.build_actor_critic import played_here, rollouts_here
+from fastdqn.build_sac import control_here
 from fastdqn.errors import UserError
 from fastdqn.execution.devices import has_bf16
+from fastdqn.execution.ranks import ALONE
 from fastdqn.forms import fastest_form
+from fastdqn.networks.noisy import noisy_layers
 from fastdqn.options.groups import groups_of
 from fastdqn.options.run import RunOptions
 from fastdqn.replay.prioritized import PrioritizedReplay
@@ -169,3 +174,57 @@ def test_a_run_says_what_it_learns_from() -> None:
 
 def test_a_run_without_limits_says_so() -> None:
     assert RunOptions(stop_score=None, max_env_steps=None).describe_end() == "stops at Ctrl-C alone"
+
+
+def test_ranks_that_would_end_before_their_first_update_are_refused() -> None:
+    """Env steps are those of both, and the first updates are made a round after the games have come so far."""
+    options = parse("09_cuda_graph", "--agent", "post2017", "--steps", "4", "--replay-initial", "1000")
+    for most, world in ((1023, 1), (2047, 2)):
+        run = replace(options.run, max_env_steps=most)
+        with pytest.raises(UserError, match=f"--max-env-steps {most} ends the run of {24 * world} games before"):
+            check_games(24, run, options.dqn, options.pace, world=world)
+        check_games(24, replace(run, max_env_steps=most + 1), options.dqn, options.pace, world=world)
+
+
+def test_what_a_paper_says_reaches_learner_and_replay() -> None:
+    games: Any = SimpleNamespace(obs_shape=SHAPE, num_envs=8, num_actions=6)
+    words = ("--agent", "der", "--gamma", "0.5", "--n-step", "3", "--priority-floor", "0.25", "--num-envs", "8")
+    options = parse("10_rainbow", *words, "--replay-size", "1000", "--replay-initial", "100", "--max-env-steps", "2000")
+    learner = learner_from(groups_of(options))
+    assert learner.group.max_norm == 10.0
+    assert learner.group.optimizer.param_groups[0]["eps"] == 1.5e-4
+    for layer in noisy_layers(learner.network).values():
+        assert layer.weight_sigma[0, 0].item() == pytest.approx(0.1 / math.sqrt(layer.weight.shape[1]))
+    replay: Any = build_device_replay(seeds_of(0), options.dqn, games, CPU, options.parts)
+    assert float(replay._priority(torch.tensor(1.0))) == pytest.approx(1.25**0.5)
+    none = torch.zeros(1, 3, dtype=torch.bool)
+    assert [float(one) for one in replay.windows.returns(torch.ones(1, 3), none, none)] == [1.75, 0.125, 3.0]
+
+
+def test_options_of_actor_critics_reach_what_they_are_of() -> None:
+    weights = ("--learning-rate", "0.5", "--adam-epsilon", "0.25", "--entropy-weight", "0.125")
+    weights += ("--value-weight", "2", "--max-norm", "3")
+    game = ("--game", "CartPole-v1", "--num-envs", "2", "--gamma", "0.75")
+    words = ("--trace-decay", "0.375", "--rollout-steps", "7", "--clip", "0.3", "--target-kl", "0.02")
+    ppo = parse("41_ppo_ranks", *game, *weights, *words)
+    _, learner, player, _ = rollouts_here(ppo.run, ppo.game, ppo.ppo, ppo.vector, ALONE)
+    assert (player._steps, player._gamma, player._trace_decay) == (7, 0.75, 0.375)
+    assert learner._settings == Settings(0.5, 0.25, 0.125, 2.0, 3.0)
+    assert (learner._clip, learner._most) == (0.3, pytest.approx(0.03))
+    a2c = parse("20_a2c", *game, *weights, "--n-step", "5", "--batch-size", "9")
+    _, critic, pieces, _ = played_here(a2c.run, a2c.game, a2c.a2c, a2c.pieces, a2c.vector)
+    assert critic._settings == Settings(0.5, 0.25, 0.125, 2.0, 3.0)
+    window: Any = pieces._stacks._windows[0]
+    assert (window._n, window._gamma, pieces._size) == (5, 0.75, 9)
+
+
+def test_options_of_soft_actor_critic_reach_what_they_are_of() -> None:
+    words = ("--game", "Pendulum-v1", "--max-norm", "0.5", "--gamma", "0.75", "--newest-in-batch")
+    words += ("--target-entropy", "-3", "--initial-temperature", "0.5", "--target-average", "0.25")
+    options = parse("31_sac", *words, "--adam-epsilon", "1e-4", "--replay-size", "1000")
+    _, _, learner, replay, _, _ = control_here(options.run, options.game, options.sac, options.vector)
+    assert [group.max_norm for group in learner.groups()] == [None, 0.5, 0.5]
+    assert {group.optimizer.param_groups[0]["eps"] for group in learner.groups()} == {1e-4}
+    assert (learner._settings.target_entropy, learner._settings.target_average) == (-3.0, 0.25)
+    assert learner.log_temperature.exp().item() == pytest.approx(0.5)
+    assert (replay._gamma, replay._newest_in_batch) == (0.75, True)

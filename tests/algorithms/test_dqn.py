@@ -333,3 +333,28 @@ def test_the_values_of_greedy_actions_are_written_where_they_are_wanted() -> Non
     assert torch.equal(largest, values.max(dim=1).values)
     assert torch.equal(actions, values.argmax(dim=1))
     assert len(largest.unique()) > 4
+
+
+def test_who_acts_with_the_target_plays_by_its_values() -> None:
+    agent = AgentOptions(target_average=0.25, act_with="target")
+    learner, obs = learner_from(dataclasses.replace(options_of("dqn"), agent=agent)), random_batch(8).obs
+    generator = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for parameter in learner.target.parameters():
+            parameter.add_(0.01 * torch.randn(parameter.shape, generator=generator))
+        expected = learner.target(obs)
+        assert not torch.equal(expected, learner.network(obs))
+    assert torch.equal(learner.acting_values(obs), expected)
+    assert torch.equal(learner.still_values()(obs), expected)
+    assert torch.equal(learner.act(obs), expected.argmax(dim=1))
+
+
+def test_an_averaged_target_moves_by_its_share_at_each_update_and_is_never_copied() -> None:
+    learner = learner_from(dataclasses.replace(options_of("dqn"), agent=AgentOptions(target_average=0.25)))
+    for seed in range(2):
+        before = [parameter.clone() for parameter in learner.target.parameters()]
+        learner.update(random_batch(4, seed=seed))
+        learner.sync_target()
+        networks = learner.target.parameters(), learner.network.parameters()
+        for old, now, online in zip(before, *networks, strict=True):
+            torch.testing.assert_close(now, old + 0.25 * (online.detach() - old), rtol=0, atol=1e-7)

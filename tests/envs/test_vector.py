@@ -188,3 +188,27 @@ def test_no_ops_are_as_many_as_the_start_says() -> None:
     game = GameOptions(noop_max=3)
     assert ", no-ops 0-2, " in describe_games(AtariVector("pong", game, 8, SEED, threads=1), game)
     assert ", no-ops none, " in describe_games(AtariVector("pong", game, 8, SEED, threads=1), GameOptions(noop_max=0))
+
+
+def test_sticky_actions_are_the_emulators() -> None:
+    ours = AtariVector("breakout", GameOptions(sticky_actions=0.25), 2, SEED, threads=1)
+    plain = AtariVectorEnv(
+        *("breakout", 2),
+        stack_num=1,
+        noop_max=30,
+        use_fire_reset=True,
+        repeat_action_probability=0.25,
+        life_loss_info=True,
+        reward_clipping=False,
+    )
+    frames, _ = plain.reset(seed=ours.seeds)
+    np.testing.assert_array_equal(ours.reset(), frames[:, 0])
+    for actions in np.random.default_rng(0).integers(4, size=(100, 2)):
+        ours.send(actions)
+        np.testing.assert_array_equal(ours.recv().frames, plain.step(actions)[0][:, 0])
+
+
+def test_a_game_starts_as_the_options_say() -> None:
+    env = AtariVector("pong", GameOptions(noop_max=0, fire_reset=False), 8, SEED, threads=1)
+    env.reset()
+    assert env._length.tolist() == [0] * 8  # frames since each game began

@@ -10,8 +10,10 @@ import pytest
 import safetensors.numpy
 import torch
 
+from fastdqn.algorithms.dqn import DQNLearner
 from fastdqn.algorithms.objectives import HistogramObjective
 from fastdqn.envs.scores import human_normalised
+from fastdqn.replay.windows import Windows
 from fastdqn.tools import final
 from fastdqn.tools.evaluate import Score, evaluate, load_agent
 from tests.experiments.test_resume import same, state_at_the_end, without_clock
@@ -161,3 +163,20 @@ def test_a_wrong_game_is_one_sentence(tmp_path: Path) -> None:
     assert said.returncode == 2
     assert "did you mean breakout" in said.stderr + said.stdout
     assert list(tmp_path.iterdir()) == []
+
+
+def test_resets_and_the_horizon_are_seen_to_before_each_update(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[float] = []
+    steps: list[int] = []
+    set_horizon = Windows.set_horizon
+
+    def noted(windows: Windows, n_step: int, gamma: float) -> None:
+        steps.append(n_step)
+        set_horizon(windows, n_step, gamma)
+
+    monkeypatch.setattr(DQNLearner, "reset", lambda _, keep, __: kept.append(keep))
+    monkeypatch.setattr(Windows, "set_horizon", noted)
+    words = ("--reset-updates", "30", "--reset-keep", "0.25", "--first-n-step", "5", "--horizon-updates", "10")
+    train(SCRIPT, tmp_path, *BRIEF, *words, "--evaluation-games", "0", "--max-env-steps", "140")
+    assert kept == [0.25, 0.25]  # after 30 and 60 of 80 updates
+    assert steps == [5, 4, 3] * 3

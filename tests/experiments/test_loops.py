@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import safetensors.torch
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -15,8 +16,10 @@ from fastdqn.algorithms.decay_start import DecayStart
 from fastdqn.algorithms.dqn import DQNLearner
 from fastdqn.algorithms.exploration import Exploring, VectorEpsilonGreedy
 from fastdqn.replay.prioritized import PrioritizedReplay
+from fastdqn.replay.returns import ReturnReplay
 from fastdqn.runs.run import Run
 from fastdqn.types import Batch, Metrics
+from tests.experiments.test_resume import state_at_the_end
 from tests.helpers.scripts import PARALLEL, SHORT, VECTOR, summary, train
 
 ALONE = ("01_baseline", "02_play_steps")
@@ -111,3 +114,92 @@ def test_the_learning_rate_falls_with_env_steps_in_11_with_those_since_the_agent
     waited = 150 if script == "11_pong_in_seconds" else 0
     steps = {min(max(0, env_steps - waited), 180) for env_steps in range(0, 201, 5)}
     assert rates == pytest.approx([1e-3 - step * 5e-6 for step in sorted(steps)])
+
+
+@pytest.mark.parametrize("script", LATER)
+def test_the_weights_that_a_run_leaves_are_those_that_play(tmp_path: Path, script: str) -> None:
+    words = (*SHORT, *MANY, *PLAIN[script], "--act-with", "target", "--target-average", "0.25")
+    run = train(script, tmp_path, *words)
+    learner = state_at_the_end(run)["parts"]["learner"]
+    left = safetensors.torch.load_file(run / "weights.safetensors")
+    assert left.keys() == learner["target"].keys()
+    assert all(torch.equal(left[name], learner["target"][name]) for name in left)
+    assert any(not torch.equal(left[name], learner["network"][name]) for name in left)
+
+
+HUNDRED = (
+    *(*SHORT, "--agent", "100k-fast", "--network", "narrow", "--frame-size", "42", "--num-envs", "1"),
+    *(
+        "--env-threads",
+        "1",
+        "--replay-size",
+        "400",
+        "--block-steps",
+        "8",
+        "--evaluation-games",
+        "0",
+        "--no-checkpoints",
+    ),
+)
+RETURNS = ("11_pong_in_seconds", "12_atari_100k")
+"""Scripts whose agents learn lambda-returns."""
+
+
+@pytest.mark.parametrize("script", RETURNS)
+def test_noted_values_are_those_of_the_observations_stored_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
+    noted: list[bool] = []
+    note = ReturnReplay.note
+
+    def value(obs: Tensor) -> Tensor:  # a number of the newest frame, exact in float64
+        pixels = obs[:, -1].flatten(1).double()
+        return pixels.mul(torch.arange(pixels.shape[1])).sum(1).float()
+
+    def act(_: DQNLearner, obs: Tensor, largest: Any = None) -> Tensor:
+        largest.copy_(value(obs))
+        return torch.zeros(len(obs), dtype=torch.int64)
+
+    def checked(replay: ReturnReplay) -> None:
+        noted.append(torch.equal(replay.values, value(replay.stacks())))
+        note(replay)
+
+    monkeypatch.setattr(DQNLearner, "act", act)
+    monkeypatch.setattr(ReturnReplay, "note", checked)
+    train(script, tmp_path, *(words_of(script) if script == "11_pong_in_seconds" else HUNDRED))
+    assert len(noted) >= 40
+    assert all(noted)
+
+
+@pytest.mark.parametrize("script", RETURNS)
+def test_returns_are_computed_anew_every_so_many_env_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
+    at: list[int] = []
+    refresh = ReturnReplay.refresh
+
+    def noted(replay: ReturnReplay, *words: Any) -> bool:
+        at.append(replay._host_head * replay.num_envs)
+        return refresh(replay, *words)
+
+    monkeypatch.setattr(ReturnReplay, "refresh", noted)
+    words = words_of(script) if script == "11_pong_in_seconds" else HUNDRED
+    train(script, tmp_path, *words, "--refresh-env-steps", "40")
+    assert at == [100, 140, 180]
+
+
+@pytest.mark.parametrize("script", ["09_cuda_graph", *LATER])
+def test_the_mean_frame_is_set_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """Before the first update; later it would move under what was learnt."""
+    made: list[int] = []
+    updates: list[int] = []
+    updated = Run.updated
+
+    def counted(run: Run, *words: Any) -> None:
+        made.append(1)
+        updated(run, *words)
+
+    monkeypatch.setattr(Run, "updated", counted)
+    monkeypatch.setattr(DQNLearner, "center_frames", lambda *_: updates.append(len(made)))
+    train(script, tmp_path, *words_of(script), "--center-frames")
+    assert updates == [0]

@@ -16,6 +16,7 @@ from fastdqn.networks import convolution
 from fastdqn.networks.convolution import Convolution
 from fastdqn.networks.lowered import backward
 from fastdqn.networks.torso import use_channels_last
+from fastdqn.options.dqn import UpdateOptions
 from fastdqn.options.parts import VARIANTS
 from tests.helpers.learners import FAST, learner_from, network, options_of, random_batch
 
@@ -158,3 +159,13 @@ def test_the_last_layers_gradient_does_not_depend_on_threads() -> None:
         torch.set_num_threads(before)
     assert torch.equal(found[0], found[1])
     assert torch.equal(found[0], found[2])
+
+
+def test_centred_frames_are_centred_in_bfloat16_too() -> None:
+    options = dataclasses.replace(options_of("dqn"), update=UpdateOptions(center_frames=True, frame_scale=64.0))
+    learner, obs = learner_from(options, form=BF16), random_batch(4).obs
+    learner.center_frames(torch.full((84, 84), 100.0))
+    learner.values(obs)
+    for full, computing in ((learner.network, learner.computing), (learner.target, learner._target)):
+        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+            assert torch.equal(full(obs), computing(obs))

@@ -49,3 +49,12 @@ def test_the_median_is_of_records_with_new_env_steps() -> None:
         counters.env_steps = second // 10 * 2_000
         counters.record(float(second))
     assert counters.median_speed == pytest.approx(200.0)
+
+
+def test_the_median_speed_leaves_out_what_was_before_the_first_update() -> None:
+    counters = Counters()
+    records = ((0.0, 0, 0), (1.0, 1_000, 0), (2.0, 2_000, 0), (3.0, 3_000, 1), (4.0, 3_100, 11))
+    for elapsed, env_steps, updates in records:
+        counters.env_steps, counters.updates = env_steps, updates
+        counters.record(elapsed)
+    assert counters.median_speed == pytest.approx(100.0)

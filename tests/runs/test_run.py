@@ -343,3 +343,16 @@ def test_parts_that_the_checkpoint_has_are_not_left_empty(tmp_path: Path) -> Non
             updates_due += again.due(2, initial=4)
     assert parts["learner"].told == parts["replay"].told == ["load"]
     assert updates_due == [4, 6, 8]
+
+
+def test_minutes_of_the_processes_before_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "_began", process._began - 3600.0)  # and put back at the end
+    with make_run(tmp_path, max_env_steps=1) as run:
+        run.track(learner=Part())
+        run.played(NOTHING)
+        assert run.over()
+    with make_run(tmp_path, max_env_steps=9, max_minutes=100.0, resume=str(run.folder)) as again:
+        again.track(learner=Part())
+        again.played(NOTHING)
+        assert again.over()
+    assert summary(run.folder)["reason"] == "max-minutes"

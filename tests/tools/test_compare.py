@@ -117,3 +117,10 @@ def test_means_of_evaluations_are_over_runs_that_count(tmp_path: Path, capsys: p
     assert cells(said, "09 ") == ["09", "3", "10.00", "0.00", "20.00", "87%"]
     assert "01 " not in said
     assert f"* {tmp_path / '3'} failed: it does not count." in said
+
+
+def test_a_run_that_fresh_games_do_not_confirm_is_not_solved(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    confirmed, not_so = {"summary": {"confirmed": True}}, {"seed": 1, "summary": {"confirmed": False}}
+    assert cells(compared(capsys, tmp_path, confirmed, not_so), "IQM of 2 runs")[4:6] == ["1/2", "solved"]

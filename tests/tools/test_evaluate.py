@@ -16,7 +16,7 @@ from fastdqn.errors import UserError
 from fastdqn.networks.noisy import clear_noise, noisy_layers
 from fastdqn.options.game import GameOptions
 from fastdqn.tools import evaluate as evaluation
-from fastdqn.tools.evaluate import Agent, Score, _play, evaluate, load_agent
+from fastdqn.tools.evaluate import Agent, Score, _play, evaluate, explored, load_agent
 from fastdqn.types import EpisodeEnd
 from tests.helpers.learners import SHAPE, learner_of
 from tests.helpers.own import Dots
@@ -259,3 +259,10 @@ def test_the_code_of_an_environment_is_not_loaded_because_a_run_says_so(runs: Tr
 def test_another_game_than_the_runs_is_not_quietly_ignored(runs: TrainedRuns) -> None:
     with pytest.raises(UserError, match="plays pong, not breakout: --game repeats the name of an environment of one's"):
         load_agent(runs["09"], CPU, "breakout")
+
+
+def test_a_share_epsilon_of_actions_is_any_of_them() -> None:
+    found = explored(np.full(40_000, 7), 4, 0.2, np.random.default_rng(0))
+    counts = np.bincount(found, minlength=8)
+    assert counts[:4] == pytest.approx([2_000] * 4, abs=200)  # 4.5 standard deviations
+    assert counts[7] == 40_000 - counts[:4].sum()

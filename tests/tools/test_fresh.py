@@ -97,3 +97,21 @@ def test_two_standard_errors_are_the_bound() -> None:
 def test_the_number_is_checked() -> None:
     with pytest.raises(UserError, match="--fresh-games must be at least 0"):
         parse("09_cuda_graph", *BRIEF, "--fresh-games", "-1")
+
+
+def test_the_fresh_games_alone_confirm_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "summary.json").write_text("{}")
+    asked: list[tuple[Any, ...]] = []
+
+    def played(_: Any, one: Any, count: int, epsilon: float, seed: int, __: Any) -> Score:
+        asked.append((one.name, count, epsilon, seed))
+        return Score([EpisodeEnd(19.0 if one.name == "fresh" else 5.0, 100, False)] * 3, 75, 1.0, None)
+
+    agent = SimpleNamespace(options=SimpleNamespace(parts=None, actor_critic=False))
+    monkeypatch.setattr(fresh, "load_agent", lambda *_: agent)
+    monkeypatch.setattr(fresh, "_played", played)
+    play_fresh(run_of(tmp_path, "solved"))
+    found = summary(tmp_path)
+    assert (found["fresh"]["mean"], found["nature"]["mean"], found["confirmed"]) == (19.0, 5.0, True)
+    assert [one[:3] for one in asked] == [("fresh", 5, 0.02), ("nature", 30, 0.05)]
+    assert asked[0][3] != asked[1][3]
