@@ -147,8 +147,8 @@ def rom_of(name: str, ids: bool = False) -> str:
     if preset is not None:
         return preset.rom
     if wanted.lower() in AGENTS:
-        how = "of 01 to 12" if ids else f"; give it as --agent {wanted.lower()}"
-        raise UserError(f"{name!r} is an agent{' ' if ids else ', not a game'}{how}{', not a game' if ids else ''}.")
+        how = "of deep Q-learning, which this is not" if ids else f"; give it as --agent {wanted.lower()}"
+        raise UserError(f"{name!r} is an agent{' ' if ids else ', not a game'}{how}.")
     known = registered_id(wanted)
     if known is not None:
         raise UserError(
