@@ -96,8 +96,8 @@ _CPU: Changes = {
     "freeze": {"decay_share": 0.75},
     "update": {"learning_rate_decay": 40_000},
 }
-"""With Xavier's initial weights an agent begins to win sooner. A learning rate that falls before a slow run wins makes it
-slower still. On a GPU neither has been tried."""
+"""With Xavier's initial weights an agent begins to win sooner. A learning rate that falls before a slow run wins makes
+it slower still. On a GPU neither has been tried."""
 
 _GPU: Changes = {
     "dqn": {"batch_size": 8},
