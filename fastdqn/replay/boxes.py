@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from fastdqn.cgroup import available_memory
 from fastdqn.errors import UserError
+from fastdqn.replay.memory import refuse_unfit
 from fastdqn.replay.saving import RowSaver
 from fastdqn.seeds import set_state, state_of
 from fastdqn.states import Later, copied, unpack
@@ -215,15 +216,7 @@ def check_box_memory(
         available = torch.cuda.mem_get_info(device)[0]
     elif available is None:
         available = available_memory()
-    needed = replays * box_replay_bytes(capacity, obs_size, num_actions)
-    if needed > available:
-        fits = available // (replays * box_replay_bytes(1, obs_size, num_actions))
-        of = f"of {capacity} env steps need"
-        what = f"A replay {of}s" if replays == 1 else f"{replays} replays {of}"
-        raise UserError(
-            f"{what} {needed / 1e9:.1f} GB, but {available / 1e9:.1f} GB of memory are free on {device}; "
-            f"--replay-size {fits} would fit."
-        )
+    refuse_unfit(capacity, "env steps", box_replay_bytes(1, obs_size, num_actions), replays, available, device)
 
 
 def describe_box_replay(capacity: int, obs_size: int, num_actions: int, device: torch.device) -> str:

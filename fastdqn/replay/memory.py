@@ -103,13 +103,22 @@ def check_device_memory(
         available = max(0, torch.cuda.mem_get_info(device)[0] - RESERVED_DEVICE_BYTES)
     elif available is None:
         available = available_memory()
-    needed = replays * frame_replay_bytes(capacity, frame_bytes)
+    return refuse_unfit(capacity, "frames", frame_replay_bytes(1, frame_bytes), replays, available, device)
+
+
+def refuse_unfit(capacity: int, units: str, each: int, replays: int, available: int, device: torch.device) -> int:
+    """Return the bytes that so many replays of `capacity` units, of `each` bytes, need, if they are available.
+
+    Raises:
+        UserError: with how many units would fit.
+    """
+    needed = replays * capacity * each
     if needed > available:
-        of = f"of {capacity} frames need"
+        of = f"of {capacity} {units} need"
         what = f"A replay {of}s" if replays == 1 else f"{replays} replays {of}"
         raise UserError(
             f"{what} {needed / 1e9:.1f} GB, but {available / 1e9:.1f} GB of memory are free on {device}; "
-            f"--replay-size {available // (replays * (frame_bytes + ROW_BYTES))} would fit."
+            f"--replay-size {available // (replays * each)} would fit."
         )
     return needed
 
