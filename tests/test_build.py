@@ -165,7 +165,7 @@ def test_a_run_says_what_it_learns_from() -> None:
         "lambda-returns (0.9, blocks of 64 env steps a game, anew every 2,048 env steps in 4 turns, in use 1,024 "
         "later), gamma 0.98, no "
         "target network, played by an average of the weights, to which each update adds 0.005, epsilon 1 to 0.02",
-        "parts: nature network, prioritized (alpha 0.6, beta 0)",
+        "parts: nature network with initial weights by xavier, prioritized (alpha 0.6, beta 0)",
         "stops when the mean of 100 games is above 18, or after 3,000,000 env steps, or after 9 minutes",
     )
     assert "prioritized by cross-entropy (alpha 0.5, beta 0.5)" in said("10_rainbow", "--agent dopamine-rainbow")[1]
