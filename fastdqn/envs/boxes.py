@@ -50,9 +50,9 @@ class BoxEnv(OwnEnv):
                     "or MUJOCO_GL=osmesa where there is no GPU."
                 ) from error
             raise self._failure("render", error) from error
-        if not (isinstance(picture, np.ndarray) and picture.ndim == 3 and picture.dtype == np.uint8):
+        if not (isinstance(picture, np.ndarray) and picture.shape[2:] in ((3,), (4,)) and picture.dtype == np.uint8):
             raise UserError(f"{self.name} draws no pictures.")
-        return picture  # pyright: ignore[reportUnknownVariableType]
+        return picture[..., :3]  # pyright: ignore[reportUnknownVariableType] - without what may say how opaque it is
 
     def _made(self) -> gymnasium.Env[Any, Any]:
         own = is_own_id(self.name)
@@ -64,9 +64,9 @@ class BoxEnv(OwnEnv):
                 warnings.filterwarnings("ignore", message=".*render_mode.*")  # who watches one without is told so
                 try:
                     return gymnasium.make(known, render_mode="rgb_array", disable_env_checker=True)
-                except TypeError as error:
-                    if "render_mode" not in str(error):
-                        raise
+                except gymnasium.error.DependencyNotInstalled:
+                    raise
+                except Exception:  # it may be the drawing that it refuses
                     return gymnasium.make(known, disable_env_checker=True)
         except gymnasium.error.DependencyNotInstalled as error:
             said = f"{plain_said_of(error)}{_extra_for(error)}"
@@ -90,6 +90,10 @@ class BoxEnv(OwnEnv):
         if vector.shape != self.observation_space.shape:
             raise ValueError(f"it shows {vector.shape}, but its observation_space says {self.observation_space.shape}")
         return vector
+
+    def _check_numbers(self, seen: Any) -> None:
+        if not np.isfinite(seen).all():
+            raise ValueError("what it shows is not finite")
 
 
 class ControlEnv(BoxEnv):

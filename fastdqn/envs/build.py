@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 import ale_py
@@ -97,6 +98,14 @@ def spaces_of(env: PlayEnv) -> tuple[Any, int]:
 def is_numbered(env: PlayEnv) -> bool:
     """Tell whether an action is one of several, instead of a vector."""
     return hasattr(env.action_space, "n")
+
+
+def check_alike(envs: Sequence[PlayEnv]) -> None:
+    """Raise UserError unless all of these, made by one function, show and take the same."""
+    kinds = {(spaces_of(env), is_numbered(env)) for env in envs}
+    if len(kinds) > 1:
+        name = getattr(envs[0].unwrapped, "name", "The environment")
+        raise UserError(f"{name} has other observations or actions each time it is made; its games must be alike.")
 
 
 def describe(game: GameOptions, wrappers: str, fewest: int = 1) -> str:

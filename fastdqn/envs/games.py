@@ -155,6 +155,8 @@ def rom_of(name: str, ids: bool = False) -> str:
             f"{known} is no Atari game, and agents that learn the values of actions learn from pictures here; an "
             "actor-critic takes its vectors: 20 to 22 and 41, or with continuous actions 31 to 33 and 41."
         )
+    if is_custom(wanted):
+        raise UserError(f"{name} names code, module:function, and no Atari game.")
     by_squeezed = {_squeeze(rom): rom for rom in rom_names()}
     squeezed = _squeeze(_SUFFIX.sub("", _PREFIX.sub("", wanted)))
     if squeezed in by_squeezed:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
 import sysconfig
 import traceback
 import weakref
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any, cast
 
@@ -27,6 +29,8 @@ from fastdqn.types import Frame
 
 SMALLEST = 8
 """Pixels that a picture must have each way."""
+DIMMEST = 64
+"""Of 255, what the brightest value of a picture must be able to be: a frame is rounded to whole numbers of these."""
 LARGEST = float(np.finfo(np.float32).max)
 """Reward."""
 WITH_IDS = "environments with an id that Gymnasium knows (module:Id-v0 for your own)"
@@ -36,6 +40,9 @@ _LIBRARIES = (
     str(Path(__file__).resolve().parents[1]),
     "<",  # what has no file
 )
+
+_played: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+"""Every environment that was made here and is still there, by its id."""
 
 Picture = NDArray[np.uint8]  # (H, W), (H, W, 1) or (H, W, 3)
 Info = dict[str, Any]
@@ -56,6 +63,10 @@ class OwnEnv(gymnasium.Env[Any, Any]):
     def __init__(self, name: str, frame_limit: int) -> None:
         self.name = name
         self.env = self._made()
+        inner = self.env.unwrapped
+        if _played.get(id(inner)) is inner:
+            raise UserError(f"{name} returned an environment that it had returned before; each game needs a new one.")
+        _played[id(inner)] = inner
         self._closed = weakref.finalize(self, _close, self.env)  # at the end of the process at the latest
         self.metadata = self.env.metadata
         actions: Any = getattr(self.env, "action_space", None)
@@ -80,7 +91,9 @@ class OwnEnv(gymnasium.Env[Any, Any]):
         self._frames = 0
         try:
             shown, info = self.env.reset(seed=seed, options=options)
-            return self._seen(shown), info
+            seen = self._seen(shown)
+            self._check_numbers(seen)
+            return seen, info
         except (Exception, SystemExit) as error:
             raise self._failure("reset", error) from error
 
@@ -90,11 +103,14 @@ class OwnEnv(gymnasium.Env[Any, Any]):
         try:
             given = self._given(action)
             shown, reward, terminated, truncated, info = self.env.step(given)
+            seen = self._seen(shown)
             # of actions that are no numbers the agent is to blame, whose run says so when it looks at its weights
-            if not abs(float(reward)) <= LARGEST and np.isfinite(given).all():
-                raise ValueError(f"its reward is {reward}")
+            if np.isfinite(given).all():
+                if not abs(float(reward)) <= LARGEST:
+                    raise ValueError(f"its reward is {reward}")
+                self._check_numbers(seen)
             truncated = bool(truncated) or self._frames >= self._limit
-            return self._seen(shown), float(reward), bool(terminated), truncated, info
+            return seen, float(reward), bool(terminated), truncated, info
         except (Exception, SystemExit) as error:
             raise self._failure("step", error) from error
 
@@ -105,7 +121,8 @@ class OwnEnv(gymnasium.Env[Any, Any]):
     def _made(self) -> gymnasium.Env[Any, Any]:
         factory = _loaded(self.name)
         try:
-            env = factory()
+            with _folder_kept():
+                env = factory()
         except (Exception, SystemExit) as error:
             raise self._failure("its constructor", error) from error
         if not isinstance(env, gymnasium.Env):
@@ -132,6 +149,14 @@ class OwnEnv(gymnasium.Env[Any, Any]):
                 f"3) for RGB, (H, W) or (H, W, 1) for gray, at least {SMALLEST}x{SMALLEST}."
                 f"{vectors if len(shape) == 1 else ''}"
             )
+        if (brightest := int(shown.high.max())) < DIMMEST:
+            raise UserError(
+                f"{self.name} shows pictures of 0 to {brightest}, of which little would be seen: 255 is bright; let it "
+                f"multiply them by {255 // max(1, brightest)}."
+            )
+
+    def _check_numbers(self, seen: Any) -> None:
+        """Raise ValueError if what it shows is not finite, which pictures always are."""
 
     def _seen(self, shown: Any) -> Any:
         """Return a copy of what it shows: an environment may draw into the same array again."""
@@ -180,6 +205,16 @@ def _close(env: gymnasium.Env[Any, Any]) -> None:
         env.close()
 
 
+@contextlib.contextmanager
+def _folder_kept() -> Generator[None]:
+    """Come back to the current folder, where runs are written, if the user's code leaves it, as games often do."""
+    here = Path.cwd()
+    try:
+        yield
+    finally:
+        os.chdir(here)
+
+
 def _loaded(path: str) -> Any:
     """Return the function or class that `path`, module:function, names; modules of the current folder are found.
 
@@ -194,7 +229,8 @@ def _loaded(path: str) -> Any:
         )
     find_modules_here()
     try:
-        factory: Any = getattr(importlib.import_module(module), attribute)
+        with _folder_kept():
+            factory: Any = getattr(importlib.import_module(module), attribute)
     except (Exception, SystemExit) as error:  # a module of the user's own may raise anything
         raise UserError(f"The environment {path!r} cannot be loaded: {said_of(error)}.") from error
     if not callable(factory):

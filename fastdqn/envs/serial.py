@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdqn.envs.build import PlayEnv, is_numbered, spaces_of
+from fastdqn.envs.build import PlayEnv, check_alike, is_numbered, spaces_of
 from fastdqn.envs.rerun import Rerun
 from fastdqn.envs.vector import distinct_seeds
 from fastdqn.states import NothingUnfinished, copied
@@ -24,6 +24,7 @@ class SerialVector(NothingUnfinished):
     """
 
     def __init__(self, envs: list[PlayEnv], seed: np.random.SeedSequence) -> None:
+        check_alike(envs)
         self.num_envs = len(envs)
         self.threads = 0
         self.obs_shape, self.num_actions = spaces_of(envs[0])

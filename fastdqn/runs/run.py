@@ -151,6 +151,7 @@ class Run:
                 with contextlib.suppress(OSError):
                     self._checkpointing.ended(lambda: None, wait=True)
         finally:
+            self._checkpointing.parts = {}  # its games end, before others are played with what it learnt
             self._logs.close(self.summary())
             let_go(self.folder, self._lock)
             self._running.__exit__(kind, error, trace)

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from fastdqn import process, terminal
 from fastdqn.envs import games
-from fastdqn.errors import UserError
+from fastdqn.errors import RunError, UserError
 from fastdqn.options.run import STOP_EPSILON, RunOptions
 from fastdqn.runs.folder import hold, let_go, saving, write_json
 from fastdqn.seeds import as_int, seeds_of
@@ -87,7 +87,10 @@ def play_fresh(run: FinishedRun) -> None:
         console.print(f"no fresh games: {error}", soft_wrap=True)
         return
     try:
-        _play(run, left, summary, console)
+        try:
+            _play(run, left, summary, console)
+        except RunError as error:  # an environment of one's own, say, cannot be made so often
+            console.print(f"no fresh games: {error}", soft_wrap=True)
         with saving(run.folder):
             write_json(path, summary)
     finally:

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fastdqn.envs import games
-from fastdqn.envs.build import PlayEnv, Wrappers, build_env
+from fastdqn.envs.build import PlayEnv, Wrappers, build_env, check_alike
 from fastdqn.envs.vector import AtariVector, distinct_seeds
 from fastdqn.options.game import GameOptions
 from fastdqn.replay.newest import NewestStacks
+from fastdqn.seeds import game_seed
 from fastdqn.types import EpisodeEnd, Frame
 
 
@@ -55,7 +56,8 @@ class WrappedSeats:
     """Games behind wrappers, or environments of one's own, one after the other.
 
     A lost life resets the wrappers as it did in the run (FIRE may have to be pressed); scores are whole games' all the
-    same.
+    same. Whole games of an environment of one's own have a seed each, as in training: without one it may begin each of
+    them alike.
     """
 
     def __init__(
@@ -68,8 +70,10 @@ class WrappedSeats:
         continuous: bool | None = False,
     ) -> None:
         self._envs: list[PlayEnv] = [build_env(game, wrappers or "opencv", side, continuous) for _ in range(count)]
+        check_alike(self._envs)
         self._seeds = distinct_seeds(np.random.SeedSequence(seed), count)
         self._views = [View(wrappers is None) for _ in self._envs]
+        self._games = None if games.is_atari(game.name) else [0] * count
 
     def reset(self) -> Tensor:
         shown: list[Frame] = []
@@ -82,13 +86,22 @@ class WrappedSeats:
         shown: list[Frame] = []
         ends: list[EpisodeEnd | None] = []
         each: Any = actions.tolist() if actions.ndim == 1 else actions
-        for env, action, view in zip(self._envs, each, self._views, strict=True):
+        for seat, (env, action, view) in enumerate(zip(self._envs, each, self._views, strict=True)):
             obs, _, terminated, truncated, _ = env.step(action)
             over = terminated or truncated
-            shown.append(view.first(env.reset()[0]) if over else view.next(obs))
             finished = env.get_wrapper_attr("pop_finished")()
+            seed = self._seed(seat) if finished else None
+            shown.append(view.first(env.reset(seed=seed)[0]) if over else view.next(obs))
+            finished += env.get_wrapper_attr("pop_finished")()  # a game may end among the no-ops
             ends.append(finished[0] if finished else None)
         return torch.from_numpy(np.stack(shown)), ends, np.ones(len(self._envs), bool)
+
+    def _seed(self, seat: int) -> int | None:
+        """Return the seed of the next whole game in a seat; None to let an emulator go on as it does."""
+        if self._games is None:
+            return None
+        self._games[seat] += 1
+        return game_seed(int(self._seeds[seat]), self._games[seat])
 
 
 class View:

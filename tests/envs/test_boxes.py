@@ -57,6 +57,17 @@ class Stairs(gymnasium.Env[Any, Any]):
         return np.full((6, 10, 3), self.steps, np.uint8)
 
 
+class DarkStairs(Stairs):
+    """Refuses to draw, as Gymnasium's own template does, and shows what is no number when asked to."""
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        assert render_mode is None or render_mode == "human"
+        super().__init__()
+
+    def shown(self) -> Any:
+        return np.array([np.nan if self.total == 3 else self.total, self.steps], np.float64)
+
+
 class PlainStairs(Stairs):
     """Has never heard of `render_mode`."""
 
@@ -70,8 +81,9 @@ def registered() -> Iterator[None]:
     for name, kwargs in more.items():
         gymnasium.register(f"{name}Toy-v0", Stairs, kwargs=kwargs)
     gymnasium.register("PlainToy-v0", PlainStairs)
+    gymnasium.register("DarkToy-v0", DarkStairs)
     yield
-    for name in (*more, "Plain"):
+    for name in (*more, "Plain", "Dark"):
         del gymnasium.registry[f"{name}Toy-v0"]
 
 
@@ -108,7 +120,21 @@ def test_an_id_with_its_module_is_known_without_being_imported(name: str) -> Non
 @pytest.mark.usefixtures("registered")
 @pytest.mark.filterwarnings("error")
 def test_an_environment_that_takes_no_render_mode_is_played() -> None:
-    assert many("PlainToy-v0", 2).reset().tolist() == [[1, 0], [1, 0]]
+    for name in ("PlainToy-v0", "DarkToy-v0"):
+        assert many(name, 2).reset().tolist() == [[1, 0], [1, 0]]
+
+
+@pytest.mark.usefixtures("registered")
+def test_what_it_shows_must_be_finite() -> None:
+    env = build_env(game_of("DarkToy-v0"))
+    env.reset(seed=0)
+    env.step(0)
+    with pytest.raises(RunError, match=r"DarkToy-v0 failed in step: ValueError: what it shows is not finite\.$"):
+        env.step(0)
+    env = build_env(game_of("DarkToy-v0"))
+    env.unwrapped.env.unwrapped.total = 2  # type: ignore[attr-defined]
+    with pytest.raises(RunError, match="failed in reset: ValueError: what it shows is not finite"):
+        env.reset(seed=0)
 
 
 @pytest.mark.usefixtures("registered")
@@ -167,6 +193,7 @@ def test_rollouts_have_the_advantages_of_each_env_step() -> None:
     torch.testing.assert_close(samples.target, samples.advantage + 100)
     torch.testing.assert_close(samples.log_probability, torch.full((7,), 0.5).log())
     assert (rollout.env_steps, [end.score for end in rollout.episodes]) == (7, [9.0, 21.0])
+    assert [end.row for end in rollout.episodes] == [2, 6]
     player = player_of(policy, 1.0)
     first = [2 + 0.5 * 3 + 0.25 * 4 + 0.125 * 100, 3 + 0.5 * 4 + 25, 4 + 50]
     second = [6 + 0.5 * 7 + 0.25 * 8, 7 + 0.5 * 8, 8]
@@ -244,3 +271,9 @@ def test_what_it_looks_like() -> None:
     env.reset(seed=0)
     env.step(0)
     assert env.render().tolist() == np.full((6, 10, 3), 1).tolist()
+    stairs = env.env.unwrapped
+    stairs.render = lambda: np.full((6, 10, 4), 7, np.uint8)  # with a value for how opaque it is
+    assert env.render().tolist() == np.full((6, 10, 3), 7).tolist()
+    stairs.render = lambda: np.full((6, 10, 2), 7, np.uint8)
+    with pytest.raises(UserError, match="StairsToy-v0 draws no pictures"):
+        env.render()

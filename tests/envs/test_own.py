@@ -209,6 +209,7 @@ PICTURE = Box(0, 255, (50, 70, 3), np.uint8)
         (lambda: Says(observation_space=Box(0, 255, (3, 50, 70), np.uint8)), r"Box of uint8 \(3, 50, 70\)"),
         (lambda: Says(observation_space=Box(0, 255, (7, 7, 3), np.uint8)), "at least 8x8"),
         (lambda: Says(observation_space=Discrete(5)), "shows Discrete"),
+        (lambda: Says(observation_space=Box(0, 1, (50, 70), np.uint8)), "pictures of 0 to 1, .* multiply them by 255"),
         (lambda: 3, "must return a gymnasium.Env, not int"),
     ],
 )
@@ -333,3 +334,30 @@ def test_what_cannot_be_loaded_is_one_sentence(
 def test_a_file_instead_of_a_module_is_one_sentence() -> None:
     with pytest.raises(UserError, match="name its module as in an import, catch:Catch, from its folder"):
         bare_env(GameOptions(name="envs/catch.py:Catch"))
+
+
+def test_an_environment_that_was_returned_before_is_one_sentence() -> None:
+    """Its games would be played through each other."""
+    one = Dots()
+    env = build_env(game_of(lambda: gymnasium.wrappers.TimeLimit(one, 9)))
+    with pytest.raises(UserError, match="made returned an environment that it had returned before; each game needs"):
+        build_env(game_of(lambda: one))
+    env.close()
+
+
+def test_environments_that_are_not_alike_are_one_sentence() -> None:
+    made = iter([Dots(), Says(action_space=Discrete(6))])
+    with pytest.raises(UserError, match="has other observations or actions each time it is made"):
+        build_games(game_of(lambda: next(made)), VectorOptions(num_envs=2), np.random.SeedSequence(5))
+
+
+def test_code_that_leaves_the_current_folder_does_not_move_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    text = "import os\nfrom tests.helpers.own import Dots\nos.chdir('elsewhere')\ndef make():\n    os.chdir('..')\n"
+    (tmp_path / "moving_import.py").write_text(f"{text}    os.chdir('/')\n    return Dots()\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    bare_env(GameOptions(name="moving_import:make", **OWN_GAME))
+    assert Path.cwd() == tmp_path

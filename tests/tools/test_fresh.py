@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fastdqn.errors import UserError
+from fastdqn.errors import RunError, UserError
 from fastdqn.runs import folder as folder_module
 from fastdqn.tools import fresh
 from fastdqn.tools.evaluate import Score
@@ -115,3 +115,16 @@ def test_the_fresh_games_alone_confirm_a_run(tmp_path: Path, monkeypatch: pytest
     assert (found["fresh"]["mean"], found["nature"]["mean"], found["confirmed"]) == (19.0, 5.0, True)
     assert [one[:3] for one in asked] == [("fresh", 5, 0.02), ("nature", 30, 0.05)]
     assert asked[0][3] != asked[1][3]
+
+
+def test_games_that_cannot_be_made_leave_the_run_solved(
+    runs: TrainedRuns, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(*_: Any, **__: Any) -> Any:
+        raise RunError("The environment it failed in its constructor: no more licences.")
+
+    monkeypatch.setattr(fresh, "evaluate", fails)
+    before = summary(runs["09"])
+    play_fresh(run_of(runs["09"], "solved", games=4))
+    assert "no fresh games: The environment it failed in its constructor" in capsys.readouterr().out
+    assert summary(runs["09"]) == before

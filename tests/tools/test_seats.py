@@ -7,8 +7,10 @@ import torch
 
 from fastdqn.envs.build import build_env
 from fastdqn.envs.vector import distinct_seeds
+from fastdqn.seeds import game_seed
 from fastdqn.tools.evaluate import load_agent
 from fastdqn.tools.seats import View, WrappedSeats
+from tests.helpers.own import Dots, game_of
 from tests.helpers.trained import TrainedRuns
 
 
@@ -30,3 +32,22 @@ def test_what_an_agent_observes_is_what_its_run_observed(runs: TrainedRuns) -> N
     for action in (1, 2, 3, 0, 2):
         obs, *_ = env.step(action)
         np.testing.assert_array_equal(seats.step(np.array([action]))[0][0].numpy(), np.asarray(obs))
+
+
+def test_each_whole_game_of_ones_own_has_a_seed() -> None:
+    """Without one, environments that begin alike would show the same game again and again."""
+    made: list[Dots] = []
+
+    def make() -> Dots:
+        made.append(Dots())
+        return made[-1]
+
+    seats = WrappedSeats(game_of(make), None, 84, 2, 5)
+    seats.reset()
+    for _ in range(45):
+        seats.step(np.array([1, 2]))
+    seeds = [seed for env in made for seed in env.seeds]
+    assert [len(env.seeds) for env in made] == [3, 3]
+    assert len(set(seeds)) == 6
+    assert None not in seeds
+    assert [game_seed(made[0].seeds[0] or 0, game) for game in range(3)] == made[0].seeds

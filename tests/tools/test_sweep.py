@@ -80,6 +80,8 @@ def test_axes_and_names() -> None:
     assert axes_of("atari-26", None, "0,7", ()) == Axes(atari_26(), (), (0, 7), {})
     assert len(set(atari_26())) == 26
     assert axes_of("Pong,atari-26", None, "1", ()).games == ("Pong", *(game for game in atari_26() if game != "pong"))
+    own = axes_of("space:Invaders", None, "1", ())
+    assert tasks_of(own, ())[0].words[:2] == ("--game", "space:Invaders")  # one's own, however it is called
     assert axes_of("breakout,breakout-small", None, "1", ()).games == ("breakout", "breakout-small")  # other settings
     assert [task.name for task in tasks_of(Axes(("a", "b"), (), (0, 1), {}), ())] == ["a-0", "b-0", "a-1", "b-1"]
 
