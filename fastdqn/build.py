@@ -357,7 +357,7 @@ def check_games(
     first = -(-dqn.replay_initial // pace.steps) * pace.steps  # made once the games' step in which it falls is over
     if most is not None and most < world * (first + count):  # env steps are those of all ranks
         raise UserError(
-            f"--max-env-steps {most} ends the run of {world * count} games before its first update, which waits for "
+            f"--max-env-steps {most} ends the run of {world * count} games by its first update, which waits for "
             f"--replay-initial {dqn.replay_initial} transitions; raise the first or lower the second."
         )
 

@@ -86,6 +86,7 @@ class EpisodeEnd(NamedTuple):
     frames: int  # emulator frames
     truncated: bool  # cut off by the frame limit
     place: int = 0  # of the games played at once, the one that finished
+    row: int = 0  # of the steps that are handed over at once, the one in which it finished
 
 
 class PlayedStep(NamedTuple):

@@ -37,7 +37,7 @@ class DecayStart(NothingUnfinished):
         elif self._share is not None:
             for step in steps:
                 self._recent.extend((step.reward[step.reward != 0.0] > 0.0).tolist())
-            self._begun = len(self._recent) == POINTS and sum(self._recent) >= self._share * POINTS
+            self._begun = len(self._recent) == POINTS and sum(self._recent) / POINTS >= self._share
 
     def elapsed(self, env_steps: int) -> int:
         """Return how many env steps the decay has gone on for, after so many env steps in all."""

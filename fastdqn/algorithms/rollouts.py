@@ -66,7 +66,7 @@ class RolloutPlayer:
         values: list[Tensor] = []
         played: list[NDArray[np.float32]] = []  # reward, discount, continues, real of each step, (4, N)
         episodes: tuple[EpisodeEnd, ...] = ()
-        for _ in range(self._steps):
+        for row in range(self._steps):
             self._look()
             obs = self._newest()
             action, log_probability, value = self._policy.draw(obs)
@@ -79,7 +79,7 @@ class RolloutPlayer:
             discount = np.where(step.terminated, 0.0, self._gamma)
             over = step.terminated | step.truncated
             played.append(np.stack([step.reward, discount, ~over, ~step.reset]).astype(np.float32))
-            episodes += step.episodes
+            episodes += tuple(end._replace(row=row) for end in step.episodes)
         values.append(self._policy.values(self._newest()))
         value = torch.stack(values).cpu()  # (T + 1, N); a GPU would be asked for each row
         reward, discount, continues, real = torch.from_numpy(np.stack(played, axis=1))  # (T, N) each

@@ -99,7 +99,8 @@ class Exchanges:
     def gathered(
         self, env_steps: int, episodes: tuple[EpisodeEnd, ...], at_once: int
     ) -> tuple[int, tuple[EpisodeEnd, ...]]:
-        """Return the env steps of all ranks, and the games that have finished, at their places among those of all.
+        """Return the env steps of all ranks, and the games that have finished, in the order in which they did, at their
+        places among those of all.
 
         A signal that has asked one rank to stop is known to all afterwards.
         """
@@ -115,8 +116,10 @@ class Exchanges:
             lines = self.gather(own + [0.0] * (_EPISODE * most - len(own)))
             for rank, (line, (*_, count)) in enumerate(zip(lines, said, strict=True)):
                 for i in range(0, _EPISODE * int(count), _EPISODE):
-                    score, frames, truncated, place = line[i : i + _EPISODE]
-                    ends.append(EpisodeEnd(score, int(frames), bool(truncated), int(place) + rank * at_once))
+                    score, frames, truncated, place, row = line[i : i + _EPISODE]
+                    end = EpisodeEnd(score, int(frames), bool(truncated), int(place) + rank * at_once, int(row))
+                    ends.append(end)
+        ends.sort(key=lambda end: end.row)  # and in one step by rank
         return int(sum(steps for steps, *_ in said)), tuple(ends)
 
     def tell(self, order: int, writing: bool = False) -> int:

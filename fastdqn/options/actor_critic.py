@@ -132,7 +132,7 @@ class PPOOptions(FrameOptions):
     def describe(self) -> str:
         """Return one line that says what is learnt from."""
         over = self.learning_rate_decay
-        rate = f"{self.learning_rate:g}{f' falling to 0 over {over:,} env steps' if over else ''}"
+        rate = f"{self.learning_rate:g}{f' falling to 0 over {over:,} env steps, where learning ends' if over else ''}"
         bound = "" if self.target_kl is None else f" up to a divergence of 1.5 x {self.target_kl:g}"
         return (
             f"learns by proximal policy optimisation: Adam {rate}, {self.rollout_steps} steps of each "

@@ -168,6 +168,7 @@ AGENTS: Mapping[AgentName, Agent] = {
             "run": _RUN_100K,
             "dqn": {
                 **_DQN_100K,
+                **_FALLING_100K,
                 "n_step": 20,
                 "target_sync": 2_000,
                 "max_norm": 10.0,

@@ -134,7 +134,7 @@ class Groups:
             called = "processes" if self.world > 1 else "sessions"
             each = f" transitions in each of {sessions} {called}" if sessions > 1 else " transitions"
             raise UserError(
-                f"--max-env-steps {most} ends the run before the first update, which waits for --replay-initial "
+                f"--max-env-steps {most} ends the run by the first update, which waits for --replay-initial "
                 f"{initial}{each}; raise the first or lower the second."
             )
 

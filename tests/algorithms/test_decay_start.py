@@ -30,6 +30,19 @@ def test_it_begins_with_the_share_of_the_last_hundred_points_and_counts_env_step
     assert decay.elapsed(5000) == 2
 
 
+def test_whole_percents_are_as_many_points() -> None:
+    """Also where a hundredth times a hundred is a little more, as of 0.55."""
+    for share in range(1, 100):
+        decay = DecayStart(share / 100.0)
+        decay.observe([points(share - 1, 101 - share)])
+        decay.observe([points(0, 0)])
+        assert decay.elapsed(9) == 0
+        decay = DecayStart(share / 100.0)
+        decay.observe([points(share, 100 - share)])
+        decay.observe([points(0, 0)])
+        assert decay.elapsed(9) > 0, share
+
+
 def test_without_a_share_it_has_begun_with_the_first_env_step() -> None:
     decay = DecayStart(None)
     decay.observe([points(0, 100)])

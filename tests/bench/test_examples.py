@@ -85,5 +85,5 @@ def test_every_run_of_the_speed_ups_that_are_shown_is_one(monkeypatch: pytest.Mo
     assert len(found) > 4
     for options in found:
         runs_of(options)
-    with pytest.raises(UserError, match="ends the run before the first update, which waits for --replay-initial 2048"):
+    with pytest.raises(UserError, match="ends the run by the first update, which waits for --replay-initial 2048"):
         runs_of(SpeedupOptions(only="sac", worlds="1,2", env_steps=2000))

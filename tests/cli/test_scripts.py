@@ -61,7 +61,7 @@ def test_a_script_whose_own_game_is_code_resumes(runs: TrainedRuns) -> None:
 def test_a_run_that_ends_before_its_first_update_is_refused(script: str, limit: int) -> None:
     """33 makes its first update 1,000 env steps after the last one before --replay-initial, 31 at the next thousand."""
     words = ("--replay-initial", "100", "--steps-per-update", "1000", "--num-envs", "1")
-    with pytest.raises(UserError, match="ends the run before the first update"):
+    with pytest.raises(UserError, match="ends the run by the first update"):
         parse(script, *words, "--max-env-steps", str(limit))
     assert parse(script, *words, "--max-env-steps", str(limit + 1)).run.max_env_steps == limit + 1
 
@@ -296,7 +296,7 @@ def test_mistakes_end_scripts_without_a_traceback(words: tuple[str, ...], said: 
         (("--replay-size", "50", "--replay-initial", "40"), "--replay-size 50 is too small for 8 games at once"),
         (("--precision", "fp8"), "--precision takes one of auto, fp32, bf16, not fp8"),
         (("--n-step", "20", "--num-envs", "900"), "--replay-initial 10000 is too little for 900 games at once"),
-        (("--max-env-steps", "10007"), "--max-env-steps 10007 ends the run of 8 games before its first update"),
+        (("--max-env-steps", "10007"), "--max-env-steps 10007 ends the run of 8 games by its first update"),
     ],
 )
 def test_mistakes_with_many_games_end_without_a_traceback(words: tuple[str, ...], said: str) -> None:

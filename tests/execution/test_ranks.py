@@ -112,7 +112,8 @@ def test_decisions_on_a_mean_are_the_same_on_all_ranks(found: list[dict[str, Any
 
 
 def test_what_all_have_played_is_known_to_all(found: list[dict[str, Any]]) -> None:
-    ends = (EpisodeEnd(10.0, 5, False, 4), EpisodeEnd(11.0, 5, True, 5))  # rank 1's, at their places among 8 games
+    """In the order in which games ended, at their places among 8."""
+    ends = (EpisodeEnd(10.0, 5, False, 4, 1), EpisodeEnd(0.0, 5, False, 0, 2), EpisodeEnd(11.0, 5, True, 5, 3))
     assert [rank["gathered"] for rank in found] == [(15, ends)] * 2
 
 

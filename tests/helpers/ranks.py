@@ -132,7 +132,8 @@ def everything(ranks: Ranks) -> dict[str, Any]:
         found["unlike_builds"] = ranks.begin(sac())
     found["mean"] = float(Averaged(ranks).mean(torch.tensor(3.0 * ranks.rank)))
     found["early_stop"] = _stop_early(ranks)
-    ends = tuple(EpisodeEnd(10.0 * ranks.rank + i, 5, i == 1, i) for i in range(2 * ranks.rank))
+    rows = ((2,), (1, 3))[ranks.rank]
+    ends = tuple(EpisodeEnd(10.0 * ranks.rank + i, 5, i == 1, i, row) for i, row in enumerate(rows))
     found["gathered"] = ranks.gathered(7 + ranks.rank, ends, 4)
     with mock.patch("fastdqn.execution.exchange.CHUNK", 5):
         found["sent"] = [ranks.send(f"of rank {ranks.rank}".encode(), source) for source in range(WORLD)]

@@ -283,6 +283,7 @@ def test_another_protocol_may_be_asked_for_and_an_environment_of_ones_own_has_no
         ("--agent rainbow --no-noisy", {0: 1.0, 31_250: 0.505, 62_500: 0.01, 9_000_000: 0.01}),
         ("--agent rainbow", {0: 0.0, 9_000_000: 0.0}),
         ("--agent der", {0: 0.0, 100_000: 0.0}),
+        ("--agent der --no-noisy", {1_600: 1.0, 4_100: 0.50505, 6_650: 0.01, 100_000: 0.01}),
         ("--agent der-2021", {0: 0.01, 100_000: 0.01}),
         ("--agent drq-eps", {1_600: 1.0, 4_100: 0.50505, 6_650: 0.01, 100_000: 0.01}),
         ("--agent post2017", {0: 1.0, 50_000: 0.5, 98_000: 0.02}),

@@ -59,7 +59,7 @@ def test_bad_values_are_one_sentence(argv: str) -> None:
 
 def test_a_run_needs_one_update() -> None:
     assert parse(SCRIPT, "--max-env-steps", "105", "--steps-per-update", "8").run.max_env_steps == 105
-    with pytest.raises(UserError, match=r"^--max-env-steps 100 ends the run before the first update, which waits for "):
+    with pytest.raises(UserError, match=r"^--max-env-steps 100 ends the run by the first update, which waits for "):
         parse(SCRIPT, "--max-env-steps", "100")
 
 
