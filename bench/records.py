@@ -79,4 +79,6 @@ def time_of(run: Run) -> str:
 def played_after(run: Run, name: str) -> str:
     """Return mean and standard error of the games that were played after a run."""
     found = run.summary.get(name)
-    return "-" if found is None else f"{found['mean']:.1f} +- {found['standard_error']:.1f}"
+    if found is None:
+        return "-"
+    return f"{found['mean']:.1f}" + ("" if found["standard_error"] is None else f" +- {found['standard_error']:.1f}")

@@ -193,7 +193,7 @@ def _sentence(found: Mapping[str, Any]) -> str:
     error, human, stopped = found["standard_error"], found["human_normalised"], found["stopped"]
     return (
         f"{found['games']} games, {found['env_steps']:,} env steps: mean {found['mean']:.2f}"
-        f"{'' if error is None else f' (standard error {error:.2f})'}, median {found['median']:g}"
+        f"{'' if error is None else f' (standard error {error:.2f})'}, median {found['median']:,.10g}"
         f"{'' if human is None else f', {100 * human:.1f}% of the way from random play to a person'}"
         f"{f'; stopped early ({stopped})' if stopped else ''}"
     )

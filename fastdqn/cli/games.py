@@ -35,7 +35,8 @@ def games(options: Games) -> int:
         raise UserError(f"There is no game with {options.name!r} in its name; fastdqn games lists all.")
     table = Table(caption="scores: Wang et al. 2016, table 2", caption_justify="left")
     for heading in ("game", "also", "actions", "human", "random"):
-        table.add_column(heading, justify="left" if heading in ("game", "also") else "right")
+        name = heading in ("game", "also")
+        table.add_column(heading, justify="left" if name else "right", overflow="fold", no_wrap=not name)
     for name in names:
         reference = REFERENCES.get(name)
         scores = ("-", "-") if reference is None else (f"{reference.human:,.1f}", f"{reference.random:,.1f}")

@@ -61,5 +61,6 @@ def watch(options: Watch) -> int:
         watched = record(agent, options.out, options.seed, epsilon, options.values, options.max_env_steps)
     ended = "" if watched.over else ", not to its end"
     which = f"{run}{', untrained' if options.untrained else ', best weights' if best else ''}"
-    say(f"{which}: a game of {watched.env_steps:,} env steps{ended}, score {watched.score:g}; written: {watched.out}")
+    score = f"score {watched.score:,.10g}"
+    say(f"{which}: a game of {watched.env_steps:,} env steps{ended}, {score}; written: {watched.out}")
     return process.exit_code()

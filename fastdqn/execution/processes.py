@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import errno
 import multiprocessing.connection
 import os
 import queue
@@ -95,9 +96,16 @@ class ChildProcess:
         self._timeout = timeout
         self._seen: psutil.Process | None = None
         self._looked = self._woke = time.monotonic()
-        self._queue: Any = context.Queue(maxsize=capacity)
-        # A pipe, not an Event: an Event's lock would stay locked for ever if the child were killed while holding it.
-        control, child_end = context.Pipe()
+        try:
+            self._queue: Any = context.Queue(maxsize=capacity)
+            # A pipe, not an Event: an Event's lock would stay locked for ever if the child were killed holding it.
+            control, child_end = context.Pipe()
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+            raise RunError(
+                f"{self._called} cannot be made: {error.strerror}; allow more (ulimit -n), or make fewer processes."
+            ) from error
         self._control: Connection = control
         self._child_end: Connection = child_end
         self._outgoing: deque[Any] = deque()  # requests that a thread is sending
@@ -196,6 +204,9 @@ class ChildProcess:
         except queue.Empty:
             if not alive and not process.stop_signal():
                 raise self._failed() from None
+            if time.monotonic() - now > seconds + PAUSE_SECONDS:  # or while it waited here
+                self._woke = time.monotonic()
+                return None
             if not process.stop_signal() and time.monotonic() - heard > self._timeout:
                 raise RunError(
                     f"{self._called} has sent nothing for {self._timeout:g} seconds and counts as hung."

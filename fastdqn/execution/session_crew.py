@@ -73,7 +73,7 @@ class Sessions(Crew):
         players: list[Any] = []
         for player, child in enumerate(self._children):  # one after the other: replays take memory on their way
             self.ask(player, Request("state"))
-            said = child.receive(self.plan.timeout)
+            said = child.receive(self.plan.timeout, busy=True)  # it packs a replay first, however long that takes
             if said is None:
                 self._broken = True
                 return self._nothing()

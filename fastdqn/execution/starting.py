@@ -28,7 +28,7 @@ from fastdqn.execution import fork_server
 IMPORTED_BEFORE = (*process.NEEDED, "tensorboard.summary.writer.record_writer", "safetensors.torch")
 """The modules of other packages that children find imported."""
 LONGEST_FOLDER = 75
-"""Characters of the folder for temporary files: the path of the fork server's socket has 32 more, and 107 at most."""
+"""Bytes of the folder for temporary files: the path of the fork server's socket has 32 more, and 107 at most."""
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
@@ -47,7 +47,7 @@ def starter() -> Any:
 def _has_room_for_a_socket() -> bool:
     """Tell whether there is a folder for temporary files, and its path is short enough."""
     try:
-        return len(tempfile.gettempdir()) <= LONGEST_FOLDER
+        return len(os.fsencode(tempfile.gettempdir())) <= LONGEST_FOLDER
     except OSError:
         return False
 

@@ -82,7 +82,7 @@ class RunOptions:
     def describe_end(self) -> str:
         """Return one line that says what ends the run."""
         ends = [
-            "" if self.stop_score is None else f"when the mean of 100 games is above {self.stop_score:g}",
+            "" if self.stop_score is None else f"when the mean of 100 games is above {self.stop_score:,.10g}",
             "" if self.max_env_steps is None else f"after {self.max_env_steps:,} env steps",
             "" if self.max_minutes is None else f"after {self.max_minutes:g} minutes",
             "" if self.train_seconds is None else f"{self.train_seconds:g} s after the first update",

@@ -97,8 +97,13 @@ class Checkpoints:
                 abandon(taken)
                 self._error = error
 
-        self._thread = threading.Thread(target=write, name="fastdqn-checkpoint", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=write, name="fastdqn-checkpoint", daemon=True)
+        with contextlib.suppress(RuntimeError):  # there may be no more threads: then it is written now
+            thread.start()
+            self._thread = thread
+            return
+        write()
+        self._thread = thread
 
     def ended(self, wait: bool = False) -> Saved | None:
         """Return the checkpoint that has been written since the last call, None if there is none.
@@ -109,7 +114,8 @@ class Checkpoints:
         thread = self._thread
         if thread is None or (thread.is_alive() and not wait):
             return None
-        thread.join()
+        if thread.ident is not None:  # it was started
+            thread.join()
         self._thread = None
         error, saved = self._error, self._saved
         self._error = self._saved = None

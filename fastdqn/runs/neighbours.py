@@ -9,8 +9,6 @@ from typing import Any
 
 import psutil
 
-from fastdqn import process
-
 SECONDS = 1.0
 """Between two looks, at least."""
 DEAR = 100.0
@@ -18,6 +16,8 @@ DEAR = 100.0
 processes."""
 CROWDED, FREE = 0.4, 0.2
 """Cores that others must use so that it is crowded, and below which it no longer is."""
+SPARE = 2.0
+"""Cores beside those that this run had when it became crowded, with which it no longer is, whatever others use."""
 LASTING = 10.0
 """Seconds after which a change is said."""
 
@@ -39,9 +39,11 @@ class Neighbours:
         self._ranks: set[int] = set()
         self._say = say
         self._said = False
+        self._there = 0  # cores that it may use
         self._since = self._seen = time.monotonic()
         self._before = self._used()
         self._wait = SECONDS
+        self._own = 0.0  # cores that this run used when it became crowded
 
     def beside(self, pids: Iterable[int]) -> None:
         """Take these processes of this machine, with their children, for no others either: they are of the same run."""
@@ -59,20 +61,27 @@ class Neighbours:
         busy, idle, own = (max(0.0, (a - b) / seconds) for a, b in zip(used, self._before, strict=True))
         self._seen, self._before = now, used
         self.cores = max(0.0, busy - own)
-        crowded = self.cores > CROWDED and idle < self.cores if not self.crowded else self.cores > FREE
+        if self.crowded:
+            crowded = self.cores > FREE and own + idle < self._own + SPARE
+        else:
+            crowded = self.cores > CROWDED and idle < min(self.cores, max(1.0, own))
         if crowded != self.crowded:
-            self.crowded, self._since = crowded, now
+            self.crowded, self._since, self._own = crowded, now, own
         if self._said != crowded and now - self._since >= LASTING:
             self._said = crowded
-            many = f"{self.cores:.1f} of the {process.cores()} cores"
+            many = f"{self.cores:.1f} of the {self._there} cores"
             self._say(f"other processes use {many}: it is slower meanwhile" if crowded else "the cores are free again")
 
     def _used(self) -> tuple[float, float, float]:
         """Return the seconds that the cores have been busy and idle, and that this run has used of them."""
         busy = idle = 0.0
-        allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
-        for number, core in enumerate(psutil.cpu_times(percpu=True)):
-            if allowed is None or number in allowed:
+        times = psutil.cpu_times(percpu=True)
+        numbers = set(range(len(times)))
+        # A container may show its cores as the first ones, whatever their numbers are.
+        allowed = (numbers & os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set[int]()) or numbers
+        self._there = len(allowed)
+        for number, core in enumerate(times):
+            if number in allowed:
                 rest = core.idle + getattr(core, "iowait", 0.0)
                 guests = getattr(core, "guest", 0.0) + getattr(core, "guest_nice", 0.0)  # counted as user, too
                 idle += rest

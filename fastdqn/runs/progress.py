@@ -163,7 +163,7 @@ class Progress:
         for name in cells:
             table.add_column(name, justify="right", style="bold", header_style="dim", no_wrap=True)
         table.add_row(*cells.values())
-        share = f"{100 * self._fraction():.0f}%"
+        share = f"{int(100 * self._fraction())}%"
         least, most = _BAR
         texts = (f"{share} of the limit, {self._doing()}", f"{share}, {self._doing()}", share)
         text = next((text for text in texts if least + 1 + len(text) <= width), share)
@@ -201,11 +201,12 @@ def days(seconds: float) -> str:
     return f"{day} d {hour} h"
 
 
-def ending(summary: Mapping[str, Any]) -> str:
-    """Return what the end of a run says of its summary."""
+def ending(summary: Mapping[str, Any], stop_score: float | None) -> str:
+    """Return what the end of a run says of its summary; one without a stop score had nothing to solve."""
+    how = "SOLVED" if summary["solved"] else "ended" if stop_score is None else "not solved"
     mean, speed = summary["mean_100"], summary["median_env_steps_per_s"]
     said = (
-        f"{'SOLVED' if summary['solved'] else 'not solved'} ({summary['reason']}) after {clock(summary['elapsed'])}: "
+        f"{how} ({summary['reason']}) after {clock(summary['elapsed'])}: "
         f"{summary['env_steps']:,} env steps, {summary['updates']:,} updates, {summary['episodes']:,} games, "
         f"mean-100 {'-' if mean is None else f'{mean:.2f}'}, "
         f"median {'-' if speed is None else f'{speed:.1f}'} env steps/s"

@@ -338,7 +338,7 @@ class Run:
         with saving(self.folder):
             promised = self.reason == "interrupted"  # by the exit code
             self._checkpointing.finish(self.env_steps, self._checkpoint, promised)
-        self._progress.say(ending(summary))
+        self._progress.say(ending(summary, self.options.stop_score))
 
     def _save(self) -> dict[str, Any]:
         """Write the weights and the summary; return the summary."""

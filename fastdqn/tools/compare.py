@@ -100,7 +100,7 @@ def table_of(groups: Groups) -> Table:
             kind, words = kinds[game][label], label
             for run in members:
                 counts = run in kind.finished
-                ended = run.ended if counts or len(members) == 1 else f"{run.ended} *"
+                ended = f"{_ended(run)}{'' if counts or len(members) == 1 else ' *'}"
                 cells = [str(run.seed), ended, *(_cell(run, column) for column in columns)]
                 table.add_row(Text(words), *cells, style="" if counts else "dim")
                 words = ""
@@ -129,7 +129,7 @@ def means_of(groups: Groups, means: Mapping[Path, float]) -> Table:
                 mean = statistics.fmean(scores)
                 human = human_normalised(game, mean)
                 cells = [f"{value:,.2f}" for value in (mean, min(scores), max(scores))]
-                table.add_row(Text(label), str(len(scores)), *cells, "-" if human is None else f"{human:,.0%}")
+                table.add_row(Text(label), str(len(scores)), *cells, "-" if human is None else _shown("{:,.0%}", human))
         table.add_section()
     return table
 
@@ -179,13 +179,28 @@ def _cell(run: RunData, column: Column) -> str:
     value, error = column.of(run), _examined(run, column.examined, "standard_error")
     if value is None:
         return "-"
-    return column.form.format(value) + ("" if error is None else f" ± {error:.2f}")
+    return _shown(column.form, value) + ("" if error is None else f" ± {error:.2f}")
+
+
+def _shown(form: str, value: float) -> str:
+    """Return a value in a column's form; what is rounded to 0 has no sign."""
+    said = form.format(value)
+    return said if any(digit in said for digit in "123456789") else said.lstrip("-")
+
+
+def _ended(run: RunData) -> str:
+    """Return how a run ended; one that its fresh games refute counts as no record."""
+    return "not confirmed" if run.ended == "solved" and not _confirmed(run) else run.ended
+
+
+def _confirmed(run: RunData) -> bool:
+    return run.summary.get("confirmed") is not False
 
 
 def _together(kind: Chosen, columns: Sequence[Column]) -> list[list[str]]:
     """Return the lines of several finished runs: medians and interquartile means, and the ends of their intervals."""
     runs = kind.finished
-    solved = sum(run.ended == "solved" and run.summary.get("confirmed") is not False for run in runs)
+    solved = sum(run.ended == "solved" and _confirmed(run) for run in runs)
     asked = any(run.config["run"].get("stop_score") is not None for run in runs)
     lines = [[f"IQM of {len(runs)} runs", "", f"{solved}/{len(runs)} solved" if asked else ""]]
     lines += [["  95% from", "", ""], ["  to", "", ""]]
@@ -195,7 +210,7 @@ def _together(kind: Chosen, columns: Sequence[Column]) -> list[list[str]]:
         if len(values) == len(runs):
             iqm = intervals_of({"": np.array(values)})["iqm"]  # of one game
             found = iqm if column.score else [statistics.median(values)]
-            cells[: len(found)] = ["-" if value is None else column.form.format(value) for value in found]
+            cells[: len(found)] = ["-" if value is None else _shown(column.form, value) for value in found]
         for line, cell in zip(lines, cells, strict=True):
             line.append(cell)
     return lines

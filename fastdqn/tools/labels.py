@@ -182,8 +182,9 @@ def _by_limits(runs: Sequence[RunData]) -> dict[str, list[RunData]]:
     """Return `runs` by what is to be said of their limits: nothing unless runs came to different ones."""
     limits = [{name: run.config["run"].get(name) for name in _LIMITS} for run in runs]
     ended = [one for run, one in zip(runs, limits, strict=True) if run.finished]
-    differ = [name for name in _LIMITS if any(one[name] != ended[0][name] for one in ended)]
-    if not any(run.ended in LIMITS for run in runs) or not differ:
+    counts = _LIMITS if any(run.ended in LIMITS for run in runs) else ("stop_score",)  # what all solved runs came to
+    differ = [name for name in counts if any(one[name] != ended[0][name] for one in ended)]
+    if not differ:
         return {"": list(runs)}
     found: dict[str, list[RunData]] = {}
     for run, one in zip(runs, limits, strict=True):

@@ -112,8 +112,10 @@ def draw_speeds(groups: Groups, out: Path) -> None:
             for run in _drawn(sorted_runs):
                 x, y = speeds[run.folder]
                 style: dict[str, Any] = {"linestyle": line if run.finished else UNFINISHED, "linewidth": 0.8}
+                style["marker"] = _marker(x)
                 panel.axes.plot(x / picture.scales["elapsed"].size, y, color=color, **style)
         panel.axes.set_ylim(bottom=0)
+    picture.means = False
     picture.finish(out, "speed", "env steps/s", [])
 
 
@@ -150,6 +152,8 @@ class Picture:
         self.styles: Mapping[str, tuple[str, Any]] = {
             name: (COLORS[i % len(COLORS)], LINES[i // len(COLORS) % len(LINES)]) for i, name in enumerate(names)
         }
+        self.means = True
+        """Whether the runs of a label that have finished are drawn as their mean."""
         self.scales = {axis: _scale(axis, last) for axis, last in over.items()}
         count = len(groups) * len(over)
         columns = count if count <= 3 else 2 if count == 4 else 3
@@ -225,7 +229,8 @@ class Picture:
             counts = [len(runs.finished) for runs in here if runs.finished]
             if counts:
                 low, high = min(counts), max(counts)
-                many = f" (mean of {low if low == high else f'{low} to {high}'} runs)" if high > 1 else ""
+                runs = f"{low if low == high else f'{low} to {high}'} runs"
+                many = f" ({'mean of ' if self.means else ''}{runs})" if high > 1 else ""
                 yield label, None, 1.5, f"{label}{many}"
             for ended, count in _unfinished(here).items():
                 many = f" ({count} runs)" if count > 1 else ""

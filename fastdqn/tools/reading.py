@@ -116,7 +116,9 @@ def read_run(folder: Path) -> RunData:
     written, machine = (folder / "config.json").stat().st_mtime, None
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         stamp = _dictionary(json.loads((folder / "environment.json").read_text(encoding="utf-8")))
-        machine = f"{stamp['cores']} cores of {stamp['cpu']}, {stamp['gpu']}"
+        all_of_them = [*stamp.get("earlier", []), stamp]  # of a run that was resumed elsewhere
+        said = [f"{one['cores']} cores of {one['cpu']}, {one['gpu']}" for one in all_of_them]
+        machine = "; ".join(dict.fromkeys(said))
         written = datetime.fromisoformat(stamp["time"]).timestamp()
     return RunData(folder, config, _game_of(config["game"]["name"]), ended, written, machine, episodes, summary)
 

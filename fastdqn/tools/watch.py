@@ -165,7 +165,7 @@ def _panel(q: NDArray[np.float32], chosen: Any, names: list[str], height: int, s
     continuous = isinstance(chosen, np.ndarray)
     low, high = (-1.0, 1.0) if continuous else (float(q.min()), float(q.max()))
     row = min(48, (height - 70) // len(q))
-    _write(panel, f"score {score:g}", (10, 28), 0.6, 230)
+    _write(panel, f"score {score:,.10g}", (10, 28), 0.6, 230)
     for i, value in enumerate(q.tolist()):
         top = 50 + i * row
         share = (value - low) / (high - low) if high > low else 1.0

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
+import queue
 import signal
 import sys
 import tempfile
@@ -293,8 +295,43 @@ def test_a_child_that_stood_still_with_its_parent_is_not_hung(monkeypatch: pytes
                 child.look(began)
 
 
+@pytest.mark.parametrize("paused", [True, False])
+def test_nor_is_one_that_stood_still_while_its_parent_waited(monkeypatch: pytest.MonkeyPatch, paused: bool) -> None:
+    """The wait returns after a pause; the control waits as long as it was to."""
+    with child_of(count_and_hang, timeout=10.0) as child:
+        assert child.receive() == 0
+        now = time.monotonic()
+        began = now - 9.0
+
+        class Waiting:
+            def get(self, timeout: float) -> Any:
+                nonlocal now
+                now += 100.0 if paused else timeout
+                raise queue.Empty
+
+        with monkeypatch.context() as patch:
+            patch.setattr(processes, "time", SimpleNamespace(monotonic=lambda: now))  # not the library's
+            patch.setattr(child, "_queue", Waiting())
+            if paused:
+                assert child.look(began, 4.0) is None
+            else:
+                with pytest.raises(RunError, match="has sent nothing for 10 seconds"):
+                    child.look(began, 4.0)
+
+
+def test_too_many_open_files_are_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left(**_: Any) -> Any:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(processes, "starter", lambda: SimpleNamespace(Queue=none_left))
+    with pytest.raises(RunError, match=r"cannot be made: Too many open files; allow more \(ulimit -n\)"):
+        child_of(count_and_hang)
+
+
 @forked
 def test_where_the_path_of_the_servers_socket_is_too_long_children_are_spawned(monkeypatch: pytest.MonkeyPatch) -> None:
     for length, method in ((starting.LONGEST_FOLDER, "forkserver"), (starting.LONGEST_FOLDER + 1, "spawn")):
         monkeypatch.setattr(tempfile, "tempdir", "/" + "x" * (length - 1))
         assert starting.starter().get_start_method() == method
+    monkeypatch.setattr(tempfile, "tempdir", "/" + "\u0436" * 40)  # of two bytes each
+    assert starting.starter().get_start_method() == "spawn"

@@ -6,6 +6,7 @@ import os
 import pickle
 import random
 import signal
+import threading
 import time
 from pathlib import Path
 
@@ -202,6 +203,20 @@ def test_a_failure_in_the_thread_is_raised_here_and_abandons_what_waits(tmp_path
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_where_no_thread_can_be_started_it_is_written_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", fails)
+    checkpoints = Checkpoints(tmp_path, ABOUT)
+    checkpoints.begin(7, lambda: {"a": torch.ones(2)})
+    assert not checkpoints.writing
+    done = checkpoints.ended(wait=True)
+    assert done is not None
+    assert done.path.exists()
+    assert checkpoints.ended(wait=True) is None
+
+
 def test_killed_at_any_moment_a_good_one_is_left(tmp_path: Path) -> None:
     """A process saves one checkpoint after the other and is killed, 55 times, whatever it is about."""
     rng = random.Random(0)

@@ -105,6 +105,36 @@ def test_a_busy_process_beside_free_cores_is_no_crowd(monkeypatch: pytest.Monkey
     assert not machine.neighbours.crowded
 
 
+def test_what_others_leave_on_many_cores_ends_a_crowd(monkeypatch: pytest.MonkeyPatch) -> None:
+    used = {"busy": 0.0, "idle": 0.0}
+    monkeypatch.setattr(Neighbours, "_used", lambda self: (used["busy"], used["idle"], self._process.used))
+    machine = Clock(monkeypatch)
+
+    def second(own: float, others: float, idle: float) -> bool:
+        machine.now += 1.0
+        machine.own.used += own
+        used["busy"] += own + others
+        used["idle"] += idle
+        machine.neighbours.look()
+        return machine.neighbours.crowded
+
+    assert not second(8.0, 36.0, 20.0)  # less is idle than others use, but more than this run does
+    assert second(8.0, 50.0, 6.0)
+    assert second(1.0, 56.0, 7.0)  # in one thread meanwhile: it had eight cores
+    assert not second(1.0, 50.0, 13.0)
+    assert second(8.0, 50.0, 6.0)
+    assert not second(8.0, 1.0, 55.0)
+
+
+def test_cores_that_a_container_numbers_anew_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Clock(monkeypatch)
+    monkeypatch.setattr(neighbours.os, "sched_getaffinity", lambda _: {37, 53}, raising=False)
+    monkeypatch.setattr(machine, "cores", lambda percpu: [Core(machine.busy / 2, machine.now / 2, 0.0)] * 2)
+    monkeypatch.setattr(neighbours.psutil, "cpu_times", machine.cores)
+    machine.passes(3, own=0.5, others=0.7)
+    assert machine.neighbours.cores == pytest.approx(0.7)
+
+
 @pytest.mark.parametrize("known", [True, False])
 def test_other_ranks_and_what_they_have_started_are_no_neighbours(monkeypatch: pytest.MonkeyPatch, known: bool) -> None:
     """Rank 1 has a child, and that another one; the control does not know rank 1."""

@@ -121,6 +121,11 @@ def test_a_run_that_was_interrupted_and_is_over_when_it_is_resumed_says_how_it_e
         assert again.over()
     assert summary(run.folder)["reason"] == "max-env-steps"
     assert "not solved (max-env-steps) after" in capsys.readouterr().out
+    with make_run(tmp_path, max_env_steps=1, stop_score=None) as aimless:
+        aimless.track(learner=Part())
+        aimless.played(NOTHING)
+        assert aimless.over()
+    assert "\nended (max-env-steps) after" in capsys.readouterr().out
 
 
 def test_another_stop_score_may_say_that_a_run_was_solved(tmp_path: Path) -> None:

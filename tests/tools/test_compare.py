@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from fastdqn.tools.compare import left_out, means_of, notes_of, show, table_of
 from fastdqn.tools.labels import grouped
+from fastdqn.tools.reading import read_run
 from tests.helpers.folders import make_run
 
 
@@ -102,6 +104,12 @@ def test_an_agent_of_all_runs_and_machines_that_differ(tmp_path: Path, capsys: p
     assert "Pong, agent nature" in said
     assert "The runs had different machines or numbers of cores" in said
     assert "different machines" not in compared(capsys, tmp_path / "one", {}, {"seed": 1})
+    runs = [make_run(tmp_path / "two" / str(seed), seed=seed) for seed in (0, 1)]
+    stamp = json.loads((runs[0].folder / "environment.json").read_text())
+    stamp["earlier"] = [{**stamp, "cpu": "where it began"}]
+    (runs[0].folder / "environment.json").write_text(json.dumps(stamp))
+    again = read_run(runs[0].folder)
+    assert "different machines" in " ".join(notes_of(grouped([again, runs[1]])))
 
 
 def test_a_label_that_looks_like_markup_is_printed_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -123,4 +131,12 @@ def test_a_run_that_fresh_games_do_not_confirm_is_not_solved(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     confirmed, not_so = {"summary": {"confirmed": True}}, {"seed": 1, "summary": {"confirmed": False}}
-    assert cells(compared(capsys, tmp_path, confirmed, not_so), "IQM of 2 runs")[4:6] == ["1/2", "solved"]
+    said = compared(capsys, tmp_path, confirmed, not_so)
+    assert cells(said, "IQM of 2 runs")[4:6] == ["1/2", "solved"]
+    assert said.count("not confirmed") == 1
+    assert "not confirmed" in compared(capsys, tmp_path / "lone", not_so)
+
+
+def test_what_is_rounded_to_0_has_no_sign(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Pong's random play is -20.7."""
+    assert "-0%" not in compared(capsys, tmp_path, {"scores": [-20.8] * 100})

@@ -117,6 +117,11 @@ def test_limits_differ_only_where_a_run_came_to_one(tmp_path: Path) -> None:
         "09, until 100,000 env steps",
         "09, until 3,000,000 env steps",
     ]
+    lower = {"run": {"stop_score": 10.0}}  # what runs that were solved came to
+    assert labels_of(tmp_path / "goals", {}, {"seed": 1, **lower}) == [
+        "09, until a mean of 10",
+        "09, until a mean of 18",
+    ]
 
 
 def test_runs_one_by_one(tmp_path: Path) -> None:

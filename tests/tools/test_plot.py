@@ -119,6 +119,11 @@ def test_speeds(tmp_path: Path) -> None:
     draw_speeds(grouped(runs), tmp_path / "speed.svg")
     words = re.findall(r"<!-- (.*) -->", (tmp_path / "speed.svg").read_text())
     assert {"Pong: speed", "env steps/s", "minutes since the start", "09"} <= set(words)
+    twice = [make_run(tmp_path / str(seed), seed=seed) for seed in (0, 1)]
+    for run in twice:
+        (run.folder / "speed.jsonl").write_text('{"elapsed": 2.0, "env_steps_per_s": 3.0}\n')
+    draw_speeds(grouped(twice), tmp_path / "speed.svg")
+    assert "09 (2 runs)" in (tmp_path / "speed.svg").read_text()  # each is drawn, and no mean of them
 
 
 def test_a_run_that_is_left_out_needs_no_speeds(tmp_path: Path) -> None:

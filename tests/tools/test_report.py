@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
@@ -320,3 +321,40 @@ def test_what_is_no_atari_100k_is_said(tmp_path: Path) -> None:
         done = fastdqn_says("report", *words)
         assert (done.returncode, done.stderr.count("\n")) == (2, 1)
         assert mistake in done.stderr
+
+
+def test_many_agents_stay_in_their_rows_and_differ(
+    raw: dict[str, dict[str, list[float]]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[tuple[Any, ...]] = []
+    plot = Axes.plot
+
+    def note(self: Any, x: Any, y: Any, *how: Any, **style: Any) -> Any:
+        drawn.append((y, how, style))
+        return plot(self, x, y, *how, **style)
+
+    monkeypatch.setattr(Axes, "plot", note)
+    scores = {game: raw["DrQ(eps)"][game][:2] for game in ("alien", "pong")}
+    for number in range(9):
+        make_results(tmp_path, scores, agent=f"a{number}")
+    done = fastdqn_says("report", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    dots = np.concatenate([np.asarray(y, float) for y, how, _ in drawn if how == (".",)])
+    assert np.abs(dots - dots.round()).max() < 0.45
+    means = [(style["color"], how) for _, how, style in drawn if "mean" in str(style.get("label"))]
+    profiles = [(style["color"], style["linestyle"]) for _, _, style in drawn if str(style.get("label")) in NINE]
+    assert len(set(means)) >= len(profiles) == len(set(map(str, profiles))) == 9
+
+
+NINE = {f"a{number}" for number in range(9)}
+
+
+def test_what_a_result_does_not_say_of_its_machine(tmp_path: Path) -> None:
+    scores = {"alien": [300.0]}
+    make_results(tmp_path / "a", scores, gpu="a GPU")
+    make_results(tmp_path / "b", scores, agent="der-2021", cores=None, cpu=None, commit=None)
+    done = fastdqn_says("report", str(tmp_path / "a"), str(tmp_path / "b"))
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "a" / "report.md").read_text()
+    assert "| 2 of a processor, a GPU | abc |" in page
+    assert "None" not in page

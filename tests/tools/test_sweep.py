@@ -22,7 +22,7 @@ import pytest
 from fastdqn import cgroup
 from fastdqn.cli.rehearsal import mistakes
 from fastdqn.errors import UserError
-from fastdqn.tools.sweep.jobs import Job, words_of
+from fastdqn.tools.sweep.jobs import Job, progress_of, runs_in, words_of
 from fastdqn.tools.sweep.local import slots_of
 from fastdqn.tools.sweep.plan import Axes, Task, atari_26, axes_of, said_by, tasks_of
 from fastdqn.tools.sweep.results import _evaluation_minutes, read_result
@@ -543,3 +543,28 @@ def harmed(folder: Path, how: tuple[str, ...], games: int, seeds: int) -> None:
     wait_until(lambda: not processes_of(folder), 20.0)
     left = list(folder.rglob("*"))
     assert not [path for path in left if path.name in (".probe", "sweep.json") or path.suffix == ".unfinished"]
+
+
+def test_the_newest_run_of_a_job_is_the_one_that_was_started_last(tmp_path: Path) -> None:
+    """Whatever its name says: a clock may be put back."""
+    for number, name in enumerate(("20261025-023000-pong", "20261025-020500-pong")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text("{}")
+        os.utime(tmp_path / name / "config.json", (1e9 + number, 1e9 + number))
+    assert [run.name for run in runs_in(tmp_path)] == ["20261025-023000-pong", "20261025-020500-pong"]
+
+
+@pytest.mark.parametrize(
+    ("limits", "share"),
+    [
+        ({"max_env_steps": 1_000, "max_minutes": None}, 0.1),
+        ({"max_env_steps": 1_000, "max_minutes": 10.0}, 0.9),
+        ({"max_env_steps": None, "max_minutes": 20.0}, 0.45),
+        ({"max_env_steps": None, "max_minutes": None}, 0.0),
+    ],
+)
+def test_progress_is_towards_the_limit_that_comes_first(tmp_path: Path, limits: dict[str, Any], share: float) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.json").write_text(json.dumps({"run": limits}))
+    (tmp_path / "run" / "speed.jsonl").write_text('{"env_steps": 100, "elapsed": 540.0}\n')
+    assert progress_of(tmp_path) == pytest.approx(share)

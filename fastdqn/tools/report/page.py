@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -146,13 +147,19 @@ def _by_game(report: Report) -> list[str]:
 def _cost(entries: Sequence[Entry]) -> list[str]:
     rows: list[list[str]] = []
     for entry in entries:
-        machines = sorted({f"{one.get('cores')} of {one.get('gpu') or one.get('cpu')}" for one in entry.results})
-        commits = sorted({str(one.get("commit")) for one in entry.results})
+        machines = sorted({_machine(one) for one in entry.results})
+        commits = sorted({str(one.get("commit") or "-") for one in entry.results})
         cells = [f"{entry.median_minutes:,.1f} min", f"{entry.hours:,.1f} h", f"{entry.core_hours:,.1f}"]
         rows.append([entry.label, str(len(entry.results)), *cells, "; ".join(machines), ", ".join(commits)])
     lines = _table(["agent", "runs", "a run, median", "all runs", "core hours", "cores", "commit"], rows, left=1)
     rows = [[f"{one.label} [{one.cost_mark}]", one.cost] for one in published().values() if one.cost]
     return [*lines, *_table(["published", "a run"], rows, left=2)]
+
+
+def _machine(result: Mapping[str, Any]) -> str:
+    """Return on what a run was made, as far as its result says it."""
+    cores = f"{result['cores']} of {result['cpu']}" if result.get("cores") and result.get("cpu") else "-"
+    return f"{cores}, {result['gpu']}" if result.get("gpu") else cores
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> list[str]:

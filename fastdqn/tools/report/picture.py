@@ -10,7 +10,7 @@ import numpy as np
 
 from fastdqn.envs.games import title_of
 from fastdqn.errors import RunError
-from fastdqn.tools.plot import COLORS
+from fastdqn.tools.plot import COLORS, LINES
 from fastdqn.tools.report.metrics import NAMES, Interval, profile_band, profile_of
 from fastdqn.tools.report.page import HEADINGS, games_of, of_runs, partial, published_aggregates
 from fastdqn.tools.report.published import REFERENCES, published
@@ -54,6 +54,11 @@ def _color(number: int) -> str:
     return COLORS[number % len(COLORS)]
 
 
+def _line(number: int) -> Any:
+    """Return the line of an agent: another one for each round of the colours."""
+    return LINES[number // len(COLORS) % len(LINES)]
+
+
 def _draw_aggregates(
     figure: Any, report: Report, intervals: Mapping[str, Mapping[str, Interval]], games: tuple[str, ...]
 ) -> None:
@@ -85,7 +90,8 @@ def _draw_profile(panel: Any, report: Report, games: tuple[str, ...]) -> None:
     levels = _LEVELS[max(1.5, min(_HIGHEST, most * 1.1)) >= _LEVELS]
     for number, entry in enumerate(report.entries):
         scores = {game: entry.normalised()[game] for game in games}
-        panel.plot(levels, profile_of(scores, levels), color=_color(number), label=entry.label)
+        style: dict[str, Any] = {"color": _color(number), "linestyle": _line(number)}
+        panel.plot(levels, profile_of(scores, levels), label=entry.label, **style)
         if min(len(runs) for runs in scores.values()) > 1:
             low, high = profile_band(scores, levels)
             panel.fill_between(levels, low, high, color=_color(number), alpha=0.2, linewidth=0)
@@ -102,14 +108,22 @@ def _draw_profile(panel: Any, report: Report, games: tuple[str, ...]) -> None:
 def _draw_games(panel: Any, report: Report, games: tuple[str, ...]) -> None:
     first = report.entries[0].normalised()
     order = sorted(games, key=lambda game: float(first[game].mean()))
+    apart = min(0.22, 0.8 / len(report.entries))  # rows are 1 apart
     for number, entry in enumerate(report.entries):
-        scores, shift = entry.normalised(), 0.22 * (number - (len(report.entries) - 1) / 2)
+        scores, shift = entry.normalised(), apart * (number - (len(report.entries) - 1) / 2)
         for place, game in enumerate(order):
             runs = scores[game]
             panel.plot(runs, np.full(len(runs), place - shift), ".", color=_color(number), alpha=0.45, markersize=6)
         means = [float(scores[game].mean()) for game in order]
         places = np.arange(len(order)) - shift
-        panel.plot(means, places, "D", color=_color(number), markersize=5, label=f"{entry.label}, mean")
+        panel.plot(
+            means,
+            places,
+            "Ds^"[number // len(COLORS) % 3],
+            color=_color(number),
+            markersize=5,
+            label=f"{entry.label}, mean",
+        )
     for key, shape, color in zip(NEAR, ("x", "+"), _GRAY, strict=True):
         one = published()[key]
         means = [float(one.normalised(tuple(order))[game][0]) for game in order]

@@ -215,7 +215,7 @@ def _warnings(results: Sequence[dict[str, Any]]) -> list[str]:
         notes.append(f"of {alone} runs the minutes are those of the training alone: nobody noted the evaluation's")
     counts = sorted({count for one in results if (count := _games_of(one)) not in (None, GAMES)})
     if counts:
-        said = " and ".join(map(str, counts[:4]))
+        said = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
         notes.append(f"scores are means of {said} games, where the published agents played {GAMES}")
     return notes
 

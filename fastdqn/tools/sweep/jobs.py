@@ -116,17 +116,27 @@ def note_end(folder: Path) -> None:
 
 
 def runs_in(folder: Path) -> list[Path]:
-    """Return the folders of runs in that of a job, the newest last: their names begin with the time."""
-    return sorted(path.parent for path in folder.glob("*/config.json"))
+    """Return the folders of runs in that of a job, the one that was started or resumed last at the end: names begin
+    with the time, which may have been put back.
+    """
+    found: list[tuple[float, Path]] = []
+    for path in folder.glob("*/config.json"):
+        with contextlib.suppress(OSError):  # it has just been removed
+            found.append((path.stat().st_mtime, path.parent))
+    return [run for _, run in sorted(found)]
 
 
 def progress_of(folder: Path) -> float:
-    """Return which share of its env steps the newest run in a job's folder has made, 0 where that is not known."""
+    """Return which share of its env steps, or of its minutes if that is more, the newest run in a job's folder has
+    made; 0 where that is not known.
+    """
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, IndexError):
         run = runs_in(folder)[-1]
-        most = json.loads((run / "config.json").read_text(encoding="utf-8"))["run"]["max_env_steps"]
-        made = json.loads(last_line(run / "speed.jsonl"))["env_steps"]
-        return min(1.0, max(0.0, made / most))
+        limits = json.loads((run / "config.json").read_text(encoding="utf-8"))["run"]
+        made = json.loads(last_line(run / "speed.jsonl"))
+        most, minutes = limits["max_env_steps"], limits.get("max_minutes")
+        shares = [made["env_steps"] / most if most else 0.0, made["elapsed"] / (60.0 * minutes) if minutes else 0.0]
+        return min(1.0, max(0.0, *shares))
     return 0.0
 
 
