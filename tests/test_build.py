@@ -181,7 +181,7 @@ def test_ranks_that_would_end_before_their_first_update_are_refused() -> None:
     options = parse("09_cuda_graph", "--agent", "post2017", "--steps", "4", "--replay-initial", "1000")
     for most, world in ((1023, 1), (2047, 2)):
         run = replace(options.run, max_env_steps=most)
-        with pytest.raises(UserError, match=f"--max-env-steps {most} ends the run of {24 * world} games before"):
+        with pytest.raises(UserError, match=f"--max-env-steps {most} ends the run of {24 * world} games by its first"):
             check_games(24, run, options.dqn, options.pace, world=world)
         check_games(24, replace(run, max_env_steps=most + 1), options.dqn, options.pace, world=world)
 
