@@ -30,9 +30,8 @@ EMBEDDED = "FASTDQN_EMBEDDED"
 """In the environment of children of rank 0, which speaks for them."""
 BEAT_SECONDS = 0.5
 """Between two words of a rank."""
-SILENT_SECONDS = 20.0
-"""Without a word, after which a rank counts as gone: stopped, or cut off. A rank that copies a checkpoint of gigabytes
-says nothing meanwhile either."""
+SILENT_SECONDS = 5.0
+"""Without a word, after which a rank counts as gone: stopped, or cut off."""
 GRACE_SECONDS = 3.0
 """For a rank's main thread to notice that another is gone, before the process is ended."""
 SAVE_SECONDS = 30.0

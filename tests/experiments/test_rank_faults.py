@@ -188,7 +188,7 @@ def test_a_rank_that_is_stopped(tmp_path: Path, script: str, words: tuple[str, .
         run.players()[0].suspend()
         code, _, err = run.finish()
     assert code == 1
-    assert re.fullmatch(r"error: Rank 1 \(.+\) has been silent for 20 seconds: it was stopped, or cut off\.\n", err)
+    assert re.fullmatch(r"error: Rank 1 \(.+\) has been silent for 5 seconds: it was stopped, or cut off\.\n", err)
 
 
 @pytest.mark.slow
