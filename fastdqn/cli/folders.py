@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -40,7 +39,9 @@ def folder_of(run: Path, runs_dir: Path) -> Path:
         if not run.exists():
             raise UserError(f"{run} is not the folder of a run: there is no such folder.")
         return run
-    found = sorted(_inside(runs_dir), key=_written)
+    from fastdqn.runs.folder import written_at
+
+    found = sorted(_inside(runs_dir), key=lambda folder: written_at(folder / "config.json"))
     if not found:
         raise UserError(f"There is no run in the folder {runs_dir}; name the folder of one, or give --runs-dir.")
     return found[-1]
@@ -108,13 +109,6 @@ def of_those_that_can(work: Callable[[AnyT], OtherT], ones: Sequence[AnyT]) -> l
 def leave_out(why: object) -> None:
     """Say on stderr what is left out."""
     complain(f"left out: {why}")
-
-
-def _written(folder: Path) -> float:
-    """Return when a run was started or resumed last; one that has been removed meanwhile is the oldest."""
-    with contextlib.suppress(OSError):
-        return (folder / "config.json").stat().st_mtime
-    return 0.0
 
 
 def _inside(folder: Path) -> list[Path]:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, cast
 
 from fastdqn.errors import CheckpointError, RunError, UserError
 from fastdqn.runs.encoding import from_bytes, to_bytes
-from fastdqn.runs.folder import read_config, version, write_whole
+from fastdqn.runs.folder import read_config, version, write_whole, written_at
 from fastdqn.states import abandon, fetched
 
 FORMAT = 4
@@ -97,13 +97,11 @@ class Checkpoints:
                 abandon(taken)
                 self._error = error
 
-        thread = threading.Thread(target=write, name="fastdqn-checkpoint", daemon=True)
-        with contextlib.suppress(RuntimeError):  # there may be no more threads: then it is written now
-            thread.start()
-            self._thread = thread
-            return
-        write()
-        self._thread = thread
+        self._thread = threading.Thread(target=write, name="fastdqn-checkpoint", daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError:  # there are no more threads: it is written now
+            write()
 
     def ended(self, wait: bool = False) -> Saved | None:
         """Return the checkpoint that has been written since the last call, None if there is none.
@@ -202,7 +200,7 @@ def latest_run(runs: Path, script: str | None = None) -> Path:
         UserError: there is none.
     """
     found = [path for pattern in ("*", "*/*/*", "*/*/*/*") for path in runs.glob(f"{pattern}/{FOLDER}/*.checkpoint")]
-    for path in sorted(found, key=_written, reverse=True):
+    for path in sorted(found, key=written_at, reverse=True):
         with contextlib.suppress(UserError):  # whoever resumes what cannot be read is told why
             if script is not None and read_header(path).script != script:
                 continue
@@ -280,13 +278,6 @@ def _word(said: Any) -> str:
     if not isinstance(said, str):
         raise TypeError("not a word")
     return said
-
-
-def _written(path: Path) -> float:
-    """Return when a file was written; one that has gone meanwhile is the oldest."""
-    with contextlib.suppress(OSError):
-        return path.stat().st_mtime
-    return 0.0
 
 
 def _other(path: Path) -> str:

@@ -161,6 +161,13 @@ def remove_unfinished(run: Path) -> None:
             path.unlink()
 
 
+def written_at(path: Path) -> float:
+    """Return when a file was written, as seconds; one that has gone meanwhile is the oldest."""
+    with contextlib.suppress(OSError):
+        return path.stat().st_mtime
+    return 0.0
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write `value`, indented, whole or not at all."""
     text = json.dumps(value, indent=2) + "\n"

@@ -77,8 +77,8 @@ class Neighbours:
         busy = idle = 0.0
         times = psutil.cpu_times(percpu=True)
         numbers = set(range(len(times)))
-        # A container may show its cores as the first ones, whatever their numbers are.
-        allowed = (numbers & os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set[int]()) or numbers
+        allowed = numbers & (os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else numbers)
+        allowed = allowed or numbers  # a container may show its cores as the first ones, whatever their numbers are
         self._there = len(allowed)
         for number, core in enumerate(times):
             if number in allowed:

@@ -89,7 +89,7 @@ def play_fresh(run: FinishedRun) -> None:
     try:
         try:
             _play(run, left, summary, console)
-        except RunError as error:  # an environment of one's own, say, cannot be made so often
+        except (UserError, RunError) as error:  # no agent that can be evaluated, or games that cannot be made
             console.print(f"no fresh games: {error}", soft_wrap=True)
         with saving(run.folder):
             write_json(path, summary)
@@ -98,12 +98,13 @@ def play_fresh(run: FinishedRun) -> None:
 
 
 def _play(run: FinishedRun, left: Sequence[Examination], summary: dict[str, Any], console: Console) -> None:
-    """Play what is left of the examinations, and write their means into `summary`."""
-    try:
-        agent = load_agent(run.folder, run.device, run.game)
-    except UserError as error:  # what is learnt is no agent that can be evaluated
-        console.print(f"no fresh games: {error}", soft_wrap=True)
-        return
+    """Play what is left of the examinations, and write their means into `summary`.
+
+    Raises:
+        UserError: what is learnt is no agent that can be evaluated, or its games are not alike.
+        RunError: its environment cannot be made, or fails.
+    """
+    agent = load_agent(run.folder, run.device, run.game)
     seed, own = as_int(seeds_of(run.options.seed).fresh), games.named_again(run.game)
     with process.running():
         for number, one in enumerate(left):

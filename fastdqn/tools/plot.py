@@ -46,6 +46,11 @@ class Panel(NamedTuple):
     over: Axis
 
 
+def style_of(number: int) -> tuple[str, Any]:
+    """Return the colour and the line of one of several: another line for each round of the colours."""
+    return COLORS[number % len(COLORS)], LINES[number // len(COLORS) % len(LINES)]
+
+
 def draw_curves(groups: Groups, out: Path, games: int = WINDOW_EPISODES, over: Axis | None = None) -> None:
     """Draw the mean score of the last games, a panel for each game and a colour for each label.
 
@@ -105,17 +110,15 @@ def draw_speeds(groups: Groups, out: Path) -> None:
     """
     sorted_by_kind = [chosen(runs) for labels in groups.values() for runs in labels.values()]
     speeds = {run.folder: speeds_of(run) for kind in sorted_by_kind for run in _drawn(kind)}
-    picture = Picture(groups, {"elapsed": max(float(x[-1]) for x, _ in speeds.values())})
+    picture = Picture(groups, {"elapsed": max(float(x[-1]) for x, _ in speeds.values())}, means=False)
     for panel in picture.panels:
         for label, sorted_runs in picture.chosen[panel.game].items():
             color, line = picture.styles[label]
             for run in _drawn(sorted_runs):
                 x, y = speeds[run.folder]
                 style: dict[str, Any] = {"linestyle": line if run.finished else UNFINISHED, "linewidth": 0.8}
-                style["marker"] = _marker(x)
-                panel.axes.plot(x / picture.scales["elapsed"].size, y, color=color, **style)
+                panel.axes.plot(x / picture.scales["elapsed"].size, y, color=color, marker=_marker(x), **style)
         panel.axes.set_ylim(bottom=0)
-    picture.means = False
     picture.finish(out, "speed", "env steps/s", [])
 
 
@@ -137,9 +140,10 @@ class Picture:
     Args:
         groups: runs by game and label.
         over: horizontal axes, each with the last value that is drawn over it; each game has a panel for each of them.
+        means: whether the runs of a label that have finished are drawn as their mean.
     """
 
-    def __init__(self, groups: Groups, over: Mapping[Axis, float]) -> None:
+    def __init__(self, groups: Groups, over: Mapping[Axis, float], means: bool = True) -> None:
         import matplotlib
 
         matplotlib.use("Agg")
@@ -149,11 +153,8 @@ class Picture:
         self._runs = _all(groups)
         self.chosen = {game: {name: chosen(runs) for name, runs in labels.items()} for game, labels in groups.items()}
         names = sorted({label for labels in groups.values() for label in labels}, key=in_order)
-        self.styles: Mapping[str, tuple[str, Any]] = {
-            name: (COLORS[i % len(COLORS)], LINES[i // len(COLORS) % len(LINES)]) for i, name in enumerate(names)
-        }
-        self.means = True
-        """Whether the runs of a label that have finished are drawn as their mean."""
+        self.styles: Mapping[str, tuple[str, Any]] = {name: style_of(i) for i, name in enumerate(names)}
+        self._means = means
         self.scales = {axis: _scale(axis, last) for axis, last in over.items()}
         count = len(groups) * len(over)
         columns = count if count <= 3 else 2 if count == 4 else 3
@@ -230,7 +231,7 @@ class Picture:
             if counts:
                 low, high = min(counts), max(counts)
                 runs = f"{low if low == high else f'{low} to {high}'} runs"
-                many = f" ({'mean of ' if self.means else ''}{runs})" if high > 1 else ""
+                many = f" ({'mean of ' if self._means else ''}{runs})" if high > 1 else ""
                 yield label, None, 1.5, f"{label}{many}"
             for ended, count in _unfinished(here).items():
                 many = f" ({count} runs)" if count > 1 else ""

@@ -10,7 +10,7 @@ import numpy as np
 
 from fastdqn.envs.games import title_of
 from fastdqn.errors import RunError
-from fastdqn.tools.plot import COLORS, LINES
+from fastdqn.tools.plot import COLORS, style_of
 from fastdqn.tools.report.metrics import NAMES, Interval, profile_band, profile_of
 from fastdqn.tools.report.page import HEADINGS, games_of, of_runs, partial, published_aggregates
 from fastdqn.tools.report.published import REFERENCES, published
@@ -51,12 +51,7 @@ def draw_report(report: Report, intervals: Mapping[str, Mapping[str, Interval]],
 
 
 def _color(number: int) -> str:
-    return COLORS[number % len(COLORS)]
-
-
-def _line(number: int) -> Any:
-    """Return the line of an agent: another one for each round of the colours."""
-    return LINES[number // len(COLORS) % len(LINES)]
+    return style_of(number)[0]
 
 
 def _draw_aggregates(
@@ -90,11 +85,11 @@ def _draw_profile(panel: Any, report: Report, games: tuple[str, ...]) -> None:
     levels = _LEVELS[max(1.5, min(_HIGHEST, most * 1.1)) >= _LEVELS]
     for number, entry in enumerate(report.entries):
         scores = {game: entry.normalised()[game] for game in games}
-        style: dict[str, Any] = {"color": _color(number), "linestyle": _line(number)}
-        panel.plot(levels, profile_of(scores, levels), label=entry.label, **style)
+        color, line = style_of(number)
+        panel.plot(levels, profile_of(scores, levels), color=color, linestyle=line, label=entry.label)
         if min(len(runs) for runs in scores.values()) > 1:
             low, high = profile_band(scores, levels)
-            panel.fill_between(levels, low, high, color=_color(number), alpha=0.2, linewidth=0)
+            panel.fill_between(levels, low, high, color=color, alpha=0.2, linewidth=0)
     panel.axvline(1.0, color=_GRAY[1], linewidth=0.8, zorder=0)
     panel.set_title("performance profile", fontsize=10)
     panel.set_xlabel("human-normalised score t", fontsize=9)

@@ -119,11 +119,9 @@ def runs_in(folder: Path) -> list[Path]:
     """Return the folders of runs in that of a job, the one that was started or resumed last at the end: names begin
     with the time, which may have been put back.
     """
-    found: list[tuple[float, Path]] = []
-    for path in folder.glob("*/config.json"):
-        with contextlib.suppress(OSError):  # it has just been removed
-            found.append((path.stat().st_mtime, path.parent))
-    return [run for _, run in sorted(found)]
+    from fastdqn.runs.folder import written_at
+
+    return [path.parent for path in sorted(folder.glob("*/config.json"), key=lambda path: (written_at(path), path))]
 
 
 def progress_of(folder: Path) -> float:
