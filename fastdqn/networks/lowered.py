@@ -27,18 +27,18 @@ class Lowered:
         share_weights(network, full)
         lowered = {id(parameter) for layer in _lowered_layers(network) for parameter in layer.parameters()}
         self.network = network
-        self._full = list(full.parameters())
         self._pairs: tuple[list[Tensor], list[Tensor]] = ([], [])
-        alike: dict[torch.dtype, tuple[list[nn.Parameter], list[nn.Parameter]]] = {}  # a GPU copies one type at once
-        for own, other in zip(network.parameters(), self._full, strict=True):
+        self._apart: tuple[list[nn.Parameter], list[nn.Parameter]] = ([], [])
+        self._same: list[tuple[nn.Parameter, nn.Parameter]] = []
+        for own, other in zip(network.parameters(), full.parameters(), strict=True):
             if id(own) in lowered:
                 own.data = own.data.to(torch.bfloat16)
                 self._pairs[0].append(own.detach())
                 self._pairs[1].append(other.detach())
-            owns, others = alike.setdefault(own.dtype, ([], []))
-            owns.append(own)
-            others.append(other)
-        self._alike = list(alike.values())
+                self._apart[0].append(own)
+                self._apart[1].append(other)
+            else:
+                self._same.append((own, other))
         self._version = self._versions()
 
     def refresh(self) -> None:
@@ -56,11 +56,13 @@ class Lowered:
 
     def raise_gradient(self) -> None:
         """Leave the gradient, in float32, with the parameters of the other network, in place of what was there."""
-        for parameter in self._full:
+        owns, others = self._apart
+        for parameter in others:
             if parameter.grad is None:
                 parameter.grad = torch.empty_like(parameter)
-        for own, full in self._alike:
-            copy_all(_gradients(full), _gradients(own))
+        copy_all(_gradients(others), _gradients(owns))
+        for own, other in self._same:
+            other.grad = own.grad  # noisy layers are most of Rainbow's weights: nothing is copied
 
 
 def backward(loss: Tensor, parameters: Iterable[Tensor], lowered: Lowered | None) -> None:

@@ -78,17 +78,24 @@ def test_an_averaged_target_and_a_loaded_learner_are_lowered_too() -> None:
                 assert torch.equal(full(obs), computing(obs))
 
 
-def test_gradients_are_those_of_autocast() -> None:
-    """Up to one rounding: the weights of the last convolution are summed in another order."""
-    learner = learner_from(options_of("dqn"), form=BF16)
-    obs = random_batch(16).obs
-    by_hand = autocast_gradients(learner, obs)
+@pytest.mark.parametrize(("variant", "rows"), [("dqn", 16), ("noisy", 16), ("noisy", 32)])
+def test_gradients_are_those_of_autocast(variant: Any, rows: int) -> None:
+    """Up to one rounding: the weights of the last convolution are summed in another order. Twice, since a gradient is
+    left where there was one before; and for few rows and many, which noisy layers compute in two ways.
+    """
+    learner = learner_from(options_of(variant), form=BF16)
     assert learner._lowered is not None
-    backward(learner.outputs(obs).sum(), learner.group.parameters, learner._lowered)
-    for parameter, expected in zip(learner.group.parameters, by_hand, strict=True):
-        assert parameter.grad is not None
-        assert parameter.grad.dtype == torch.float32
-        assert (parameter.grad - expected).norm() < 3e-3 * expected.norm()
+    for seed in range(2):
+        obs = random_batch(rows, seed=seed).obs
+        learner.draw_noise()
+        for mine, other in zip(noises(learner.network), noises(learner.computing), strict=True):
+            mine.copy_(other)
+        by_hand = autocast_gradients(learner, obs)
+        backward(learner.outputs(obs).sum(), learner.group.parameters, learner._lowered)
+        for parameter, expected in zip(learner.group.parameters, by_hand, strict=True):
+            assert parameter.grad is not None
+            assert parameter.grad.dtype == torch.float32
+            assert (parameter.grad - expected).norm() < 3e-3 * expected.norm()
 
 
 @pytest.mark.parametrize("variant", ["dqn", "distributional"])
