@@ -3,7 +3,7 @@
 The idea: playing is shared out. Each player process has games of its own, acts with the trainer's weights in shared
 memory, where every update is seen at once, and sends pieces of 32 samples, whose returns it has bootstrapped. The
 trainer learns once it has four, whoever sent them (Lapan 2020, chapter 13, after Mnih et al. 2016). As many pieces may
-wait as there are players: what is learnt from is never old.
+wait as there are players, so that none grows old.
 
 Differs from 20: where the pieces come from. Players play on while the trainer learns, so that samples are up to a few
 updates old; with --synchronous they wait, and one such player's run is 20's, bit for bit (with one thread, as here).

@@ -8,7 +8,7 @@ import io
 import os
 import shlex
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any, TextIO, cast
 
@@ -29,6 +29,19 @@ def console() -> Console:
     A terminal may be closed, and the reader of a pipe may end. What is printed from then on goes nowhere.
     """
     return Console(file=cast(TextIO, _Unbroken()), highlight=False, markup=False, emoji=False)
+
+
+@contextlib.contextmanager
+def counting(console: Console, label: str, total: int) -> Generator[Callable[[int, object], None]]:
+    """Show on a terminal how many of `total` are done; what is returned takes that number, and something else that it
+    ignores.
+    """
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn  # a start need not wait for it
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(label, total=total)
+        yield lambda done, _: progress.update(task, completed=done)
 
 
 def typed(path: Path | str) -> str:

@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -24,7 +23,6 @@ from fastdqn.networks.noisy import clear_noise, draw_noise, noisy_layers
 from fastdqn.networks.qnetwork import draw_first_weights, lay_out_by_input
 from fastdqn.networks.torso import share_weights, torsos, use_channels_last
 from fastdqn.seam import Descent, Group
-from fastdqn.seeds import as_int
 from fastdqn.states import NothingUnfinished, on_cpu, set_generator
 from fastdqn.steps import load_optimizer, set_learning_rate
 from fastdqn.types import Batch, Metrics
@@ -245,20 +243,17 @@ class DQNLearner(NothingUnfinished):
         for torso in (*torsos(self.network), *torsos(self.target)):
             torso.center_frames(mean)
 
-    def replica(self, number: int) -> DQNLearner:
+    def replica(self) -> DQNLearner:
         """Return a learner that computes gradients at the very same weights, with gradients and noise of its own.
 
         Its own optimiser never makes a step: this learner's does.
         """
-        noise = torch.Generator(self.device)
-        noise.manual_seed(as_int(np.random.SeedSequence((self.noise.initial_seed(), number))))
         other = DQNLearner(
             self._build_network().to(self.device),
             self._build_network,
             self._settings,
             self.form,
             self.objective,
-            noise,
             augmentation=self._augmentation,
         )
         share_weights(other.network, self.network)
@@ -288,7 +283,7 @@ class DQNLearner(NothingUnfinished):
         self.target.load_state_dict(state["target"])
         load_optimizer(self.group.optimizer, state["optimizer"])
         set_generator(self.noise, state["noise"])
-        self._keep_up()  # before replicas compute with the same weights
+        self._keep_up()  # before a replica computes with the same weights
 
     def _following(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the target network's and the selector's outputs for what follows, (B, A) or (B, A, Z) each."""

@@ -22,7 +22,7 @@ class Replicable(Protocol):
     noise: torch.Generator
 
     def gradient(self, group: Group, batch: Batch) -> Metrics: ...
-    def replica(self, number: int) -> Any: ...
+    def replica(self) -> Any: ...
     def acting_values(self, obs: Tensor) -> Tensor: ...
 
 
@@ -71,7 +71,7 @@ class Threads:
             torch.set_num_threads(wanted)
 
     def _same_bits(self) -> bool:
-        replica = self._learner.replica(1)
+        replica = self._learner.replica()
         return all(self._same_with(replica, seed) for seed in range(TRIALS))
 
     def _same_with(self, replica: Any, seed: int) -> bool:

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import torch
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.console import Console
 
 from fastdqn import process, terminal
 from fastdqn.envs import games
@@ -73,13 +73,11 @@ def protocol_of(game: str) -> str:
     return PROTOCOL if games.is_atari(game) else "training"
 
 
-def _played(run: Run, count: int, at_once: int, seed: int, console: Any) -> Score:
+def _played(run: Run, count: int, at_once: int, seed: int, console: Console) -> Score:
     threads = run.options.threads or process.cores()
     torch.set_num_threads(threads)
     agent = load_agent(run.folder, run.device, None if games.is_atari(run.game) else run.game)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(f"{count} games with the final weights", total=count)
+    with terminal.counting(console, f"{count} games with the final weights", count) as watch:
         return evaluate(
             agent,
             protocol_of(run.game),
@@ -89,7 +87,7 @@ def _played(run: Run, count: int, at_once: int, seed: int, console: Any) -> Scor
             epsilon=PROTOCOLS[PROTOCOL].epsilon,
             noise=PROTOCOLS[PROTOCOL].noise,
             stop=lambda: "interrupted" if process.stop_signal() else None,
-            watch=lambda done, _: progress.update(task, completed=done),
+            watch=watch,
             threads=threads,
         )
 

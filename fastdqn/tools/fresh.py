@@ -12,7 +12,6 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from fastdqn import process, terminal
 from fastdqn.envs import games
@@ -139,9 +138,7 @@ def confirms(score: Score, stop_score: float | None) -> bool:
 
 
 def _played(agent: Agent, one: Examination, count: int, epsilon: float, seed: int, console: Console) -> Score:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(f"{count} fresh games, off the clock", total=count)
+    with terminal.counting(console, f"{count} fresh games, off the clock", count) as watch:
         return evaluate(
             agent,
             one.protocol,
@@ -150,7 +147,7 @@ def _played(agent: Agent, one: Examination, count: int, epsilon: float, seed: in
             episodes=count,
             epsilon=epsilon,
             stop=lambda: "interrupted" if process.stop_signal() else None,
-            watch=lambda done, _: progress.update(task, completed=done),
+            watch=watch,
             threads=process.cores(),
         )
 

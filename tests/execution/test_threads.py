@@ -120,7 +120,7 @@ def test_one_batch_of_many_that_differs_keeps_the_number(monkeypatch: pytest.Mon
     monkeypatch.setattr(DQNLearner, "gradient", lambda *_: Metrics({}, torch.zeros(())))
     for parameter in learner.group.parameters:
         parameter.grad = torch.zeros_like(parameter)
-    monkeypatch.setattr(learner, "replica", lambda _: learner)
+    monkeypatch.setattr(learner, "replica", lambda: learner)
     assert not Threads(learner, SHAPE, 6, 8, 3)._same_bits()
     assert len(asked) == 2 * TRIALS
 
@@ -138,7 +138,7 @@ def test_values_of_actions_that_differ_keep_the_number(monkeypatch: pytest.Monke
     learner = learner_from(Groups())
     for parameter in learner.group.parameters:
         parameter.grad = torch.zeros_like(parameter)
-    monkeypatch.setattr(learner, "replica", lambda _: learner)
+    monkeypatch.setattr(learner, "replica", lambda: learner)
     monkeypatch.setattr(DQNLearner, "acting_values", values)
     assert Threads(learner, SHAPE, 6, 8, 3)._same_bits()
     assert not Threads(learner, SHAPE, 6, 8, 3, 5)._same_bits()

@@ -216,5 +216,5 @@ ROWS = (
     Row("two processes, one run", "one has it, the other one is refused", 10, 1, two_at_once),
     Row("a clock that is set", "time limits hold", 4, 1, stepped_clocks),
     Row("a closed terminal or pipe", "a checkpoint and exit code 129, or it goes on", 9, 1, closed_terminals, NAMES),
-    Row("a deleted folder", "one sentence, soon", 6, 1, deleted_folders, NAMES),
+    Row("a deleted folder", "a one-line error, soon", 6, 1, deleted_folders, NAMES),
 )

@@ -336,9 +336,9 @@ def _first_wrong(ends: Mapping[str, subprocess.CompletedProcess[str]]) -> str | 
 
 
 ROWS = (
-    Row("damage to any file of a run", "at most one sentence; weights and checkpoints noticed", 200, 1, damaged),
-    Row("odd checkpoints, right checksum", "one sentence", 0, 2, odd_checkpoints),
-    Row("wild options in a run's files", "at most one sentence", 0, 1, wild_options),
-    Row("a full disk", "one sentence, and what was saved is whole", 20, 1, full_disk),
+    Row("damage to any file of a run", "at most a one-line error; weights and checkpoints noticed", 200, 1, damaged),
+    Row("odd checkpoints, right checksum", "a one-line error", 0, 2, odd_checkpoints),
+    Row("wild options in a run's files", "at most a one-line error", 0, 1, wild_options),
+    Row("a full disk", "a one-line error, and what was saved is whole", 20, 1, full_disk),
     Row("code named by a stranger's run", "it does not run", 0, 2, strangers),
 )

@@ -224,7 +224,7 @@ KINDS: Sequence[tuple[str, str, Callable[[System, Path], list[Trial]]]] = (
     ("Ctrl-C, once and twice, in each phase", "exit code 130 in 10 s, nothing left, resumed", _presses),
     ("processes that are stopped", "counted as hung; all for a while, it goes on", _stops),
     ("exceptions in each process", "the traceback, or an environment's sentence, and resumed", _exceptions),
-    ("full disks, damaged checkpoints, clocks", "one sentence, resumed; time limits hold", _files),
+    ("full disks, damaged checkpoints, clocks", "a one-line error, resumed; time limits hold", _files),
 )
 
 ROWS = tuple(
