@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from fastdqn.foreach import copy_all
+from fastdqn.networks.noisy import FactorisedNoisyLinear
 from fastdqn.networks.qnetwork import Stream
 from fastdqn.networks.torso import share_weights
 
@@ -15,8 +16,8 @@ from fastdqn.networks.torso import share_weights
 class Lowered:
     """A network like another one, whose convolutions and hidden layers have its weights in bfloat16.
 
-    Under autocast it computes, bit for bit, what the other one does. Everything that computes in float32, last layers
-    and noisy ones, is the very same memory.
+    Under autocast it computes, bit for bit, what the other one does. Everything that computes in float32 (last layers,
+    and noisy ones that put their weights together) is the very same memory.
 
     Args:
         network: of the same shape as `full`, on its device; its weights are replaced.
@@ -62,7 +63,7 @@ class Lowered:
                 parameter.grad = torch.empty_like(parameter)
         copy_all(_gradients(others), _gradients(owns))
         for own, other in self._same:
-            other.grad = own.grad  # noisy layers are most of Rainbow's weights: nothing is copied
+            other.grad = own.grad  # nothing is copied
 
 
 def backward(loss: Tensor, parameters: Iterable[Tensor], lowered: Lowered | None) -> None:
@@ -81,10 +82,11 @@ def backward(loss: Tensor, parameters: Iterable[Tensor], lowered: Lowered | None
 
 
 def _lowered_layers(network: nn.Module) -> Iterator[nn.Module]:
-    """Yield the layers that autocast computes in bfloat16."""
+    """Yield the layers that autocast computes in bfloat16, but for noisy ones that put their weights together."""
     last = {id(module[-1]) for module in network.modules() if isinstance(module, Stream)}
     for module in network.modules():
-        if isinstance(module, nn.Conv2d | nn.Linear) and id(module) not in last:
+        noisy = isinstance(module, FactorisedNoisyLinear) and module.weight.device.type == "cpu"
+        if (noisy or isinstance(module, nn.Conv2d | nn.Linear)) and id(module) not in last:
             yield module
 
 

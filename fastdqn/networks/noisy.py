@@ -11,14 +11,16 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fastdqn.foreach import copy_all
+from fastdqn.networks.arithmetic import arithmetic_on
 
 
 class FactorisedNoisyLinear(nn.Module):
     """A linear layer whose weights are noisy, with factorised Gaussian noise (Fortunato et al. 2018, eq. 9-11).
 
     w = mu + sigma * f(e_out) f(e_in)^T and b = mu_b + sigma_b * f(e_out), where f(x) = sign(x) sqrt(|x|). All rows of a
-    batch get the same noise, which changes with `draw` alone. Few rows are computed without putting w together: as its
-    noise has rank one, y = mu x + mu_b + f(e_out) * (sigma (f(e_in) * x) + sigma_b), two products instead of one.
+    batch get the same noise, which changes with `draw` alone. Few rows, and on a CPU all in bfloat16, are computed
+    without putting w together: as its noise has rank one, y = mu x + mu_b + f(e_out) * (sigma (f(e_in) * x) + sigma_b),
+    two products instead of one.
 
     mu starts uniform in +-1/sqrt(in), sigma at `sigma`/sqrt(in); the paper's sigma is 0.5 (section 3.2).
     """
@@ -45,7 +47,8 @@ class FactorisedNoisyLinear(nn.Module):
         draw_noise((self,), generator)
 
     def forward(self, x: Tensor) -> Tensor:
-        if len(x) <= self.FEW:
+        lowered = x.device.type == "cpu" and arithmetic_on(x.device) == torch.bfloat16
+        if lowered or len(x) <= self.FEW:
             noisy = functional.linear(x * self.noise_in, self.weight_sigma, self.bias_sigma)
             return torch.addcmul(functional.linear(x, self.weight, self.bias), noisy, self.noise_out.to(noisy.dtype))
         weight = torch.addcmul(self.weight, self.weight_sigma, torch.outer(self.noise_out, self.noise_in))
