@@ -34,6 +34,7 @@ from fastdqn.options.groups import defaults_of
 from fastdqn.options.parts import PartOptions
 from fastdqn.options.presets import changed, with_names
 from fastdqn.runs.folder import write_whole
+from fastdqn.tools.pictures import prepare_pictures
 from fastdqn.tools.plot import COLORS, tidy
 from fastdqn.tools.reading import RunData, whole_lines
 
@@ -183,6 +184,7 @@ def draw_picture(lines: Sequence[dict[str, Any]], out: Path) -> None:
     Raises:
         RunError: the picture cannot be written.
     """
+    prepare_pictures()
     from matplotlib.figure import Figure
 
     known = published()

@@ -38,6 +38,7 @@ from fastdqn import process
 from fastdqn.cli.parser import parsed
 from fastdqn.errors import RunError, UserError
 from fastdqn.runs.machine import environment
+from fastdqn.tools.pictures import prepare_pictures
 
 WARMUP = 2.0  # seconds after the first update that do not count in a speed
 OURS, THEIRS = "31", "Stable-Baselines3"
@@ -255,9 +256,7 @@ def speeds_for(side: Side, seconds: float) -> list[dict[str, Any]]:
 
 def draw(found: Mapping[str, Mapping[str, Any]], title: str, path: Path) -> None:
     """Draw games of training, and their moving average, over env steps and over minutes."""
-    import matplotlib
-
-    matplotlib.use("Agg")
+    prepare_pictures()
     from matplotlib import pyplot
 
     figure, panels = pyplot.subplots(1, 2, figsize=(10, 4), sharey=True, layout="constrained")

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from bench.pages import spread
 from fastdqn.runs.stopwatch import percentages
+from fastdqn.tools.pictures import prepare_pictures
 
 FAMILIES = {"dqn": "DQN and its kin", "actor-critic": "actor-critics", "sac": "soft actor-critic"}
 
@@ -55,9 +56,7 @@ def _share(part: float | None, digits: int) -> str:
 
 def draw(lines: list[dict[str, Any]], path: Path, stamp: dict[str, Any]) -> None:
     """Draw each row's median as a bar, with its range: a panel for each family, whose speeds can be compared."""
-    import matplotlib
-
-    matplotlib.use("Agg")
+    prepare_pictures()
     from matplotlib import pyplot
 
     families = {family: [line for line in lines if line["family"] == family] for family in _families(lines)}

@@ -42,6 +42,7 @@ from fastdqn.options.actor_critic import PPOOptions
 from fastdqn.options.ranks import published_changes
 from fastdqn.options.sac import SACOptions
 from fastdqn.runs.machine import environment
+from fastdqn.tools.pictures import prepare_pictures
 
 PLAIN = 0
 """Stands for the run without ranks."""
@@ -202,6 +203,7 @@ def label(world: int) -> str:
 
 def draw(name: str, trials: Sequence[Trial], threads: int, stem: Path) -> list[Path]:
     """Draw the four figures of an algorithm; return where they are."""
+    prepare_pictures()
     from matplotlib.figure import Figure
 
     algorithm, machine = ALGORITHMS[name], f"{process.cores()} cores, {threads} thread{'s' if threads > 1 else ''} each"
@@ -263,6 +265,7 @@ def lines_of_sizes(gains: Mapping[tuple[int, int], float]) -> tuple[str, dict[st
 
 def draw_sizes(name: str, gains: Mapping[tuple[int, int], float], world: int, threads: int, path: Path) -> None:
     """Draw the speed-up of the most ranks over batch or network sizes."""
+    prepare_pictures()
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7.0, 4.5), layout="constrained")

@@ -90,7 +90,9 @@ class Looks:
 def main() -> int:
     words = sys.argv[1:]
     if not words or words[0] in ("-h", "--help"):
-        print((__doc__ or "").strip())
+        from fastdqn.terminal import say
+
+        say((__doc__ or "").strip())
         return 0 if words else 2
     if not Path(words[0]).is_file():
         print(f"error: there is no script {words[0]}.", file=sys.stderr)

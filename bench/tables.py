@@ -16,15 +16,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import tyro
-
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # where bench is, if this file is run
 
 from bench.dopamine import published
 from bench.newest import NEWEST, Sources
 from bench.pages import DataError, Page, grid, machine, processor, software, spread
 from bench.records import means, run_of, runs_of
+from fastdqn.cli.parser import parsed
 from fastdqn.envs.games import title_of
+from fastdqn.errors import UserError
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -318,9 +318,9 @@ class TableOptions:
 
 
 def main(words: Sequence[str] | None = None, root: Path = ROOT) -> int:
-    options = tyro.cli(TableOptions, args=words, description=__doc__, config=(tyro.conf.FlagCreatePairsOff,))
     found = False
     try:
+        options = parsed(TableOptions, sys.argv[1:] if words is None else words, TableOptions(), __doc__ or "")
         for page in pages(root):
             path = root / page.name
             text, stale = rewritten(path.read_text(encoding="utf-8"), page)
@@ -330,7 +330,7 @@ def main(words: Sequence[str] | None = None, root: Path = ROOT) -> int:
             if stale and not options.check:
                 path.write_text(text, encoding="utf-8")
             found = found or bool(stale)
-    except DataError as error:
+    except (DataError, UserError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     return 1 if options.check and found else 0

@@ -206,9 +206,25 @@ def _tell(words: bytes) -> None:
 
 
 def take_over() -> None:
-    """Take over the signals of a script or command, but for those of a test's process, where pytest keeps its own."""
+    """Take over the signals of a script or command, but for those of a test's process, where pytest keeps its own; and
+    see to it that it has standard streams.
+    """
     if "pytest" not in sys.modules:
+        open_streams()
         install()
+
+
+def open_streams() -> None:
+    """Open standard streams that were closed before the process began: files that are opened next, shared memory among
+    them, would have their numbers, and get what is written to these.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest number that is free
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - no path, and open to the end
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
 
 
 def install(of_run: bool = False) -> None:

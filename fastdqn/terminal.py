@@ -28,7 +28,10 @@ def console() -> Console:
 
     A terminal may be closed, and the reader of a pipe may end. What is printed from then on goes nowhere.
     """
-    return Console(file=cast(TextIO, _Unbroken()), highlight=False, markup=False, emoji=False)
+    made = Console(file=cast(TextIO, _Unbroken()), highlight=False, markup=False, emoji=False)
+    if made.width < 1:  # COLUMNS=0: nothing would be printed
+        made.width = 80
+    return made
 
 
 @contextlib.contextmanager
@@ -45,8 +48,9 @@ def counting(console: Console, label: str, total: int) -> Generator[Callable[[in
 
 
 def typed(path: Path | str) -> str:
-    """Return a path as a shell takes it, for commands that are printed."""
-    return shlex.quote(str(path))
+    """Return a path as a shell takes it, for commands that are printed; one that begins with a dash is no option."""
+    words = str(path)
+    return shlex.quote(f"./{words}" if words.startswith("-") else words)
 
 
 def say(sentence: str) -> None:

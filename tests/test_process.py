@@ -181,3 +181,15 @@ def test_a_bare_make_lists_every_target() -> None:
     lines = done.stdout.splitlines()[1:]
     assert [line.split()[0] for line in lines] == targets
     assert {len(line) - len(line[2:].lstrip("abcdefghijklmnopqrstuvwxyz-").lstrip()) for line in lines} == {15}
+
+
+@posix_signals
+def test_closed_streams_are_no_files_of_the_run(tmp_path: Path) -> None:
+    """What is opened next, weights in shared memory for one, would be written to by whoever tells something."""
+    code = "from fastdqn import process; process.take_over(); a = open('weights', 'w'); process._tell(b'Stopping'); "
+    code += "import subprocess, sys; assert sys.stdout and sys.stderr; print('said', file=sys.stderr); "
+    code += "subprocess.run(['sh', '-c', 'echo told; echo told >&2'], check=True); a.write(str(a.fileno()))"
+    words = ["sh", "-c", 'exec "$0" -c "$1" <&- >&- 2>&-', sys.executable, code]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    assert subprocess.run(words, cwd=tmp_path, env=environment, check=False).returncode == 0
+    assert int((tmp_path / "weights").read_text()) > 2

@@ -36,3 +36,12 @@ def test_paths_are_shown_as_they_are_and_typed_in_quotes(capsys: pytest.CaptureF
     assert said.count("[old] runs[/x] in zoo:car: 8\n") == 2
     assert said.count(" [old]:car: ") == 2
     assert (typed("runs/1"), typed(Path("my runs/1"))) == ("runs/1", "'my runs/1'")
+    assert typed("-runs/1") == "./-runs/1"
+
+
+def test_a_terminal_of_no_width_is_printed_to(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "0")
+    console().print("solved")
+    assert capsys.readouterr().out == "solved\n"

@@ -12,7 +12,7 @@ from fastdqn import process
 from fastdqn.cli.folders import DEMO, RUNS, RunFolders, folders_of, leave_out
 from fastdqn.errors import RunError, UserError
 from fastdqn.options.fields import above_zero, at_least, between
-from fastdqn.terminal import say
+from fastdqn.terminal import complain, say
 
 if TYPE_CHECKING:
     from fastdqn.tools.evaluate import Agent
@@ -70,7 +70,7 @@ def evaluate(options: Evaluate) -> int:
 
     device = prepare_device(options.device)
     means: dict[Path, float] = {}
-    unscored = False  # a run whose games took longer than there was time for
+    failed = False  # a run whose games took longer than there was time for, or whose score could not be written
     why: list[UserError] = []
     said = ""
     with process.running():
@@ -87,17 +87,20 @@ def evaluate(options: Evaluate) -> int:
                 if len(folders) > 1:
                     leave_out(error if str(folder) in str(error) else f"{folder}: {error}")
                 continue
+            except RunError as error:
+                complain(f"error: {error}")
+                failed, mean = True, None
             if process.stop_signal():
                 break
             if mean is None:
-                unscored = True
+                failed = True
             else:
                 means[folder] = mean
     if len(why) == len(folders):
         raise why[0] if len(why) == 1 else UserError("None of these runs can be evaluated.")
     if len(folders) > 1:
         _show_means(means)
-    return process.exit_code() or int(unscored)
+    return process.exit_code() or int(failed)
 
 
 def _about(agent: Agent, protocol: str) -> str:
@@ -182,6 +185,7 @@ def _evaluated(agent: Agent, run: Path, options: Evaluate) -> float | None:
         epsilon = epsilon_of(agent, options.protocol, options.epsilon)
         write_json(path, {**asked, "epsilon": epsilon, "checksum": checksum, **found})
     except OSError as error:
+        say(f"{run}: {_sentence(found)}")
         raise RunError(f"Cannot write {path}: {error.strerror}.") from error
     say(f"{run}: {_sentence(found)}; written: {path.name}")
     return found["mean"]

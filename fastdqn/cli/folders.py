@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -57,7 +58,9 @@ def folders_of(runs: Sequence[Path], runs_dir: Path) -> list[Path]:
         raise UserError("Name the folder of at least one run.")
     found: dict[Path, Path] = {}
     for named in [folder_of(run, runs_dir) for run in runs]:
-        inside = [] if (named / "config.json").exists() else _inside(named)
+        inside: list[Path] = []
+        with contextlib.suppress(OSError):  # whoever reads it is told why
+            inside = [] if (named / "config.json").exists() else _inside(named)
         for folder in inside or [named]:
             found.setdefault(folder.resolve(), folder)
     return list(found.values())
@@ -77,7 +80,10 @@ def runs_of(runs: Sequence[Path], runs_dir: Path, games: bool = True) -> list[Ru
     from fastdqn.tools.reading import read_run
 
     def read(folder: Path) -> RunData:
-        run = read_run(folder)
+        try:
+            run = read_run(folder)
+        except OSError as error:
+            raise UserError(f"{folder} cannot be read: {error.strerror or error}.") from error
         if games and not run.episodes:
             raise UserError(f"No game has finished in {folder}.")
         return run

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 import tyro
-from rich.console import Console
 from rich.text import Text
 
+from fastdqn import terminal
 from fastdqn.options.boxes import SAID
 from fastdqn.options.groups import defaults_of, flag_of
 from fastdqn.options.groups import groups_of as known_groups
@@ -129,10 +129,10 @@ def help_of(kind: Any, default: Any, description: str, program: str | None) -> s
 
 def rendered(lines: Sequence[Text]) -> str:
     """Return these lines as they are printed here: with colours on a terminal, as plain text elsewhere."""
-    console = Console(highlight=False, soft_wrap=True)
+    console = terminal.console()
     with console.capture() as captured:
         for line in lines:
-            console.print(line, crop=False, overflow="ignore")
+            console.print(line, crop=False, overflow="ignore", soft_wrap=True)
     return captured.get()
 
 

@@ -7,10 +7,9 @@ import difflib
 import inspect
 import io
 import itertools
-import os
 import re
-import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 import tyro
@@ -19,9 +18,11 @@ from fastdqn.cli.help import command_name, groups_of, help_of, is_command
 from fastdqn.cli.synonyms import answer
 from fastdqn.cli.words import value_of
 from fastdqn.errors import UserError
+from fastdqn.terminal import say
 
 AnyT = TypeVar("AnyT")
 _BOX = "╭╮╰╯│─ "
+_AT_HOME = re.compile(r"(--[\w-]+=)(~(?:/.*)?)", re.DOTALL)
 _FLAG = re.compile(r"--[\w-]+")
 
 
@@ -49,13 +50,12 @@ def parsed(
         UserError: an option that does not exist, or a value of the wrong type.
         SystemExit: after `--help`, also if nobody reads it to its end.
     """
-    words = list(words)
+    words = [_at_home(word) for word in words]
     command = _command_of(options_type, words)
     if {"-h", "--help"} & set(words):
-        with _whoever_reads():
-            called = f"{program} {command_name(command)}" if program and command is not options_type else program
-            about = (inspect.getdoc(command) or "") if command is not options_type else description
-            sys.stdout.write(help_of(command, default, about, called))
+        called = f"{program} {command_name(command)}" if program and command is not options_type else program
+        about = (inspect.getdoc(command) or "") if command is not options_type else description
+        say(help_of(command, default, about, called).rstrip("\n"))
         raise SystemExit(0)
     if not is_command(command):
         raise UserError(_no_command(words, command))
@@ -143,14 +143,7 @@ def _unknown(unknown: Sequence[str], command: Any, elsewhere: str) -> str:
     return f"Unrecognized options: {', '.join(unknown)}; {hint} {elsewhere}".rstrip()
 
 
-@contextlib.contextmanager
-def _whoever_reads() -> Generator[None]:
-    """Print to somebody who may leave before the end, as in `--help | head`."""
-    try:
-        try:
-            yield
-        finally:
-            sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left is not written at the exit either
-        raise SystemExit(0) from None
+def _at_home(word: str) -> str:
+    """Return a word with the home folder that a shell leaves as ~ in --runs-dir=~/runs."""
+    found = _AT_HOME.fullmatch(word)
+    return word if found is None else found[1] + str(Path(found[2]).expanduser())

@@ -17,7 +17,7 @@ import filelock
 import fastdqn.cli.begin  # noqa: F401 - first: the clock, and signals during the imports below
 from fastdqn import process
 from fastdqn.cli.train import run_as_main
-from fastdqn.terminal import complain
+from fastdqn.terminal import complain, say
 from fastdqn.tools.sweep.jobs import LOCK, WAIT_SECONDS, note_end
 
 LOOK_SECONDS = 0.5
@@ -39,7 +39,7 @@ def main() -> int:
     except OSError as error:
         complain(f"error: Cannot write to {folder}: {error.strerror}.")
         return 1
-    print(f"--- {path.name} {' '.join(words)}", flush=True)
+    say(f"--- {path.name} {' '.join(words)}")
     try:
         run_as_main(path, words, str(path))
     except SystemExit as end:

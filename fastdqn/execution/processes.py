@@ -101,11 +101,10 @@ class ChildProcess:
             # A pipe, not an Event: an Event's lock would stay locked for ever if the child were killed holding it.
             control, child_end = context.Pipe()
         except OSError as error:
+            advice = "allow more (ulimit -n), or make fewer processes"
             if error.errno not in (errno.EMFILE, errno.ENFILE):
-                raise
-            raise RunError(
-                f"{self._called} cannot be made: {error.strerror}; allow more (ulimit -n), or make fewer processes."
-            ) from error
+                advice = "/dev/shm may be full, or read-only"
+            raise RunError(f"{self._called} cannot be made: {error.strerror or error}; {advice}.") from error
         self._control: Connection = control
         self._child_end: Connection = child_end
         self._outgoing: deque[Any] = deque()  # requests that a thread is sending

@@ -78,9 +78,13 @@ class Ranks(Exchanges):
             stack.enter_context(self._presence)
             stack.push(self._say_failure)
             self._wait_for_all(self._presence)
-            dist.init_process_group(
-                "gloo", store=store, rank=self.rank, world_size=self.world, timeout=timedelta(days=7)
-            )
+            try:
+                dist.init_process_group(
+                    "gloo", store=store, rank=self.rank, world_size=self.world, timeout=timedelta(days=7)
+                )
+            except RuntimeError as error:
+                how = "GLOO_SOCKET_IFNAME says by which network interface"
+                raise RunError(f"Ranks cannot reach each other ({first_line(error)}); {how}.") from error
             try:
                 self.meet_here(self._start)
             except BaseException:

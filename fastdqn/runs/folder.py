@@ -185,7 +185,7 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
         with unfinished.open("rb+") as file:
             os.fsync(file.fileno())
         unfinished.replace(path)
-    except OSError:
+    except BaseException:
         with contextlib.suppress(OSError):
             unfinished.unlink()
         raise

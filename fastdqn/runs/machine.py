@@ -113,7 +113,8 @@ def _commit() -> str | None:
 
 def _said(*command: str) -> str:
     """Return what a command prints."""
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}  # of other repositories
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10, env=plain).stdout
 
 
 def resident_bytes(parent: psutil.Process) -> int:

@@ -13,6 +13,7 @@ from typing import IO, Any, TextIO
 import torch
 
 from fastdqn import process
+from fastdqn.errors import CheckpointError
 from fastdqn.runs.counters import Counters
 from fastdqn.runs.limits import StopTest
 from fastdqn.runs.tensorboard import Board
@@ -116,6 +117,22 @@ class Records:
     def sizes(self) -> dict[str, int]:
         """Return how long each log is now."""
         return {path.name: path.stat().st_size for path in self._paths()}
+
+    def check(self, sizes: Mapping[str, int]) -> None:
+        """Look whether logs can be cut off where a checkpoint says.
+
+        Raises:
+            CheckpointError: a line would be cut in two: somebody has changed the file.
+        """
+        for path in self._longer(sizes):
+            kept = sizes.get(path.name, 0)
+            if kept and path.suffix == ".jsonl":
+                with path.open("rb") as file:
+                    file.seek(kept - 1)
+                    if file.read(1) != b"\n":
+                        raise CheckpointError(
+                            f"{path} is not as the run wrote it: no line ends where its checkpoint says."
+                        )
 
     def cut(self, sizes: Mapping[str, int]) -> None:
         """Cut off what was logged after the checkpoint that says these sizes: it will be logged again."""

@@ -185,6 +185,7 @@ class Run:
         if parts.keys() - states.keys():
             self.counters.discarded_at = self.env_steps
         with saving(self.folder):
+            self._logs.check(lines)
             if self._logs.longer(lines):  # then the summary of before is of games that are cut off now
                 (self.folder / "summary.json").unlink(missing_ok=True)
             checkpoint.give_up(self.folder, self.begun)

@@ -117,6 +117,8 @@ def read_weights(run: Path, name: str = FILE) -> dict[str, Tensor]:
     if not path.is_file():
         raise UserError(f"{run} is not the folder of a run that has been saved: it has no {name}.")
     try:
+        with path.open("rb"):  # which says why, where it may not be read
+            pass
         opened: Any = safetensors.safe_open(path, framework="pt", device="cpu")
         with opened as file:
             about: dict[str, str] = file.metadata() or {}

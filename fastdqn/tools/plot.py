@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdqn.envs import games as atari
-from fastdqn.errors import RunError, UserError
+from fastdqn.errors import UserError
 from fastdqn.runs.limits import WINDOW_EPISODES
 from fastdqn.tools.labels import Groups, in_order, shared_agent
+from fastdqn.tools.pictures import prepare_pictures, save_picture
 from fastdqn.tools.reading import Chosen, RunData, chosen, whole_lines
 
 GRID = 400  # points of a mean curve
@@ -144,9 +145,7 @@ class Picture:
     """
 
     def __init__(self, groups: Groups, over: Mapping[Axis, float], means: bool = True) -> None:
-        import matplotlib
-
-        matplotlib.use("Agg")
+        prepare_pictures()
         from matplotlib import pyplot
 
         self._pyplot: Any = pyplot
@@ -200,10 +199,7 @@ class Picture:
             self.panels[0].axes.set_ylabel(y)
         self._legend(said)
         try:
-            self._figure.savefig(out, dpi=150)
-        except (OSError, ValueError) as error:
-            why = (isinstance(error, OSError) and error.strerror) or error
-            raise RunError(f"The picture {out} cannot be written: {why}.") from error
+            save_picture(self._figure, out, dpi=150)
         finally:
             self._pyplot.close(self._figure)
 

@@ -42,6 +42,7 @@ from fastdqn.runs.folder import write_json, write_whole
 from fastdqn.runs.limits import WINDOW_EPISODES
 from fastdqn.runs.run import Run
 from fastdqn.tools.evaluate import Agent, evaluate, load_agent
+from fastdqn.tools.pictures import prepare_pictures
 from fastdqn.tools.plot import COLORS, LINES, WIDTH, tidy
 from fastdqn.tools.reading import RunData, moving_average, read_run
 
@@ -226,6 +227,7 @@ def trial_figure(sessions: Sequence[Games], together: tuple[Curve, Curve], title
 
 def _panels(title: str) -> tuple[Any, dict[Axis, Any]]:
     """Return an empty figure, and its panels by what they are drawn over."""
+    prepare_pictures()
     from matplotlib.figure import Figure
 
     figure: Any = Figure(layout="constrained")

@@ -62,6 +62,8 @@ def record(agent: Agent, out: Path, seed: int, epsilon: float, values: bool, max
     ending = out.suffix.lower()
     if ending not in ENDINGS:
         raise UserError(f"The video {out} must end in {' or '.join(ENDINGS)}.")
+    if not out.name.isprintable():  # nor do bytes that are no text: FFmpeg would break down
+        raise UserError("The name of the video must be text.")
     if out.is_dir():
         raise RunError(f"The video {out} cannot be written: it is a folder.")
     if not out.parent.is_dir():
@@ -85,7 +87,7 @@ def record(agent: Agent, out: Path, seed: int, epsilon: float, values: bool, max
     rate = max(1, round(speed / game.frame_skip))
     unfinished = out.with_name(f".{out.stem}.unfinished{ending}")
     try:
-        (_write_gif if ending == ".gif" else _write_mp4)(unfinished, pictures(), rate)
+        (_write_gif if ending == ".gif" else _write_mp4)(unfinished, out, pictures(), rate)
         if process.stop_signal() and not stands[0].over and out.exists():
             out = out.with_name(f"{out.stem}-stopped{out.suffix}")  # what is there is whole
         unfinished.replace(out)
@@ -180,27 +182,31 @@ def _write(picture: Frame, text: str, place: tuple[int, int], size: float, gray:
     cv2.putText(picture, text, place, cv2.FONT_HERSHEY_SIMPLEX, size, (gray, gray, gray), 1, cv2.LINE_AA)
 
 
-def _write_mp4(out: Path, pictures: Generator[Frame], rate: int) -> None:
+def _write_mp4(unfinished: Path, out: Path, pictures: Generator[Frame], rate: int) -> None:
+    """Write a video that is to be `out` to a file beside it."""
     writer: Any = None
+    place = str(unfinished.absolute())  # a relative one may look like a protocol to FFmpeg
+    count = 0
     for picture in pictures:
+        count += 1
         if writer is None:
             height, width, _ = picture.shape
             fourcc = cv2.VideoWriter.fourcc(*"mp4v")
-            writer = cv2.VideoWriter(str(out), fourcc, float(rate), (width, height))
+            writer = cv2.VideoWriter(place, fourcc, float(rate), (width, height))
             if not writer.isOpened():
                 raise RunError(f"The video {out} cannot be written: this OpenCV has no encoder for MP4; try .gif.")
         writer.write(picture[:, :, ::-1])  # OpenCV's channels are blue, green, red
     if writer is not None:
         writer.release()
-    if not out.is_file() or out.stat().st_size == 0:
-        raise RunError(f"The video {out} cannot be written.")
+    if not unfinished.is_file() or int(cv2.VideoCapture(place).get(cv2.CAP_PROP_FRAME_COUNT)) != count:
+        raise RunError(f"The video {out} cannot be written: the disk may be full.")
 
 
-def _write_gif(out: Path, pictures: Generator[Frame], rate: int) -> None:
+def _write_gif(unfinished: Path, out: Path, pictures: Generator[Frame], rate: int) -> None:
     from PIL import Image
 
     images = [Image.fromarray(picture[::2, ::2]).quantize(64) for picture in pictures]
     try:
-        images[0].save(out, save_all=True, append_images=images[1:], duration=round(1000 / rate), loop=0)
+        images[0].save(unfinished, save_all=True, append_images=images[1:], duration=round(1000 / rate), loop=0)
     except OSError as error:
         raise RunError(f"The video {out} cannot be written: {error.strerror or error}.") from error

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fastdqn.cli.folders import folder_of, folders_of, runs_of
 from fastdqn.errors import UserError
+from fastdqn.tools import reading
 from tests.helpers.folders import make_folder
 
 
@@ -45,3 +48,21 @@ def test_what_cannot_be_read_is_named_and_left_out(tmp_path: Path, capsys: pytes
         runs_of([tmp_path / "young"], tmp_path)
     with pytest.raises(UserError, match="there is no such folder"):
         runs_of([tmp_path, tmp_path / "moon"], tmp_path)
+
+
+def test_a_folder_that_may_not_be_entered_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The superuser may enter all."""
+    closed, real, read = make_folder(tmp_path / "closed"), Path.exists, reading.read_run
+
+    def refused(path: Path, **words: Any) -> bool:
+        if path.parent == closed:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return real(path, **words)
+
+    make_folder(tmp_path / "open")
+    monkeypatch.setattr(Path, "exists", refused)
+    monkeypatch.setattr(reading, "read_run", lambda folder: read(folder) if refused(folder / "config.json") else None)
+    assert [run.folder.name for run in runs_of([closed, tmp_path / "open"], tmp_path)] == ["open"]
+    assert f"{closed} cannot be read: Permission denied" in capsys.readouterr().err

@@ -327,3 +327,17 @@ def place_of(word: str, command: str, runs: TrainedRuns, folder: Path) -> str:
     else:
         return word
     return str(made)
+
+
+def test_a_score_that_cannot_be_written_is_said(series: Path, tmp_path: Path) -> None:
+    """And the next run is evaluated."""
+    folder = tmp_path / "series"
+    shutil.copytree(series, folder, ignore=shutil.ignore_patterns("evaluation-*", "broken"))
+    first, second = sorted(path.parent for path in folder.glob("*/*/weights.safetensors"))
+    (first / "evaluation-training.json").mkdir()
+    done = fastdqn_says("evaluate", str(folder), "--episodes", "2", *TRUSTED)
+    assert done.returncode == 1
+    assert done.stderr == f"error: Cannot write {first / 'evaluation-training.json'}: Is a directory.\n"
+    said = done.stdout.splitlines()
+    assert [line.partition(": ")[0] for line in said[1:3]] == [str(first), str(second)]
+    assert all("2 games" in line for line in said[1:3])

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from fastdqn.cli.parser import _at_home
 from tests.helpers.scripts import ROOT
 
 
@@ -23,3 +25,17 @@ def test_help_for_somebody_who_leaves(words: tuple[str, ...], lines: int) -> Non
     process.stdout.close()
     assert process.stderr.read() == ""
     assert process.wait(timeout=60) == 0
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
+@pytest.mark.parametrize("out", [">/dev/full", ">&-"])
+def test_help_that_goes_nowhere(out: str) -> None:
+    words = ["sh", "-c", f'exec "$0" -m fastdqn.cli.main compare --help {out}', sys.executable]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_home_folder_that_a_shell_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/at/home")
+    assert _at_home("--runs-dir=~/runs") == "--runs-dir=/at/home/runs"
+    assert [_at_home(word) for word in ("--x=a~/b", "~/x", "--x=~y/z")] == ["--x=a~/b", "~/x", "--x=~y/z"]

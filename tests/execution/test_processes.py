@@ -319,12 +319,21 @@ def test_nor_is_one_that_stood_still_while_its_parent_waited(monkeypatch: pytest
                     child.look(began, 11.0)
 
 
-def test_too_many_open_files_are_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("number", "why", "advice"),
+    [
+        (errno.EMFILE, "Too many open files", r"allow more \(ulimit -n\)"),
+        (errno.ENOSPC, "No space left on device", "/dev/shm may be full"),
+    ],
+)
+def test_a_process_that_cannot_be_made_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, number: int, why: str, advice: str
+) -> None:
     def none_left(**_: Any) -> Any:
-        raise OSError(errno.EMFILE, "Too many open files")
+        raise OSError(number, why)
 
     monkeypatch.setattr(processes, "starter", lambda: SimpleNamespace(Queue=none_left))
-    with pytest.raises(RunError, match=r"cannot be made: Too many open files; allow more \(ulimit -n\)"):
+    with pytest.raises(RunError, match=f"cannot be made: {why}; {advice}"):
         child_of(count_and_hang)
 
 

@@ -29,3 +29,9 @@ def test_commit_of_a_copy_is_what_the_environment_says(
         subprocess.run([*words, "commit", "-q", "--allow-empty", "-m", "c"], check=True)
         said = subprocess.run([*words, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout
         assert said.startswith(str(machine.environment(torch.device("cpu"))["commit"]))
+
+
+def test_git_is_not_sent_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a hook of another repository, or somebody's own files, do."""
+    monkeypatch.setenv("GIT_DIR", "/nowhere")
+    assert "GIT_DIR" not in machine._said("env")

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import matplotlib
 import numpy as np
 import pytest
 
@@ -14,6 +18,7 @@ from fastdqn.tools.labels import grouped
 from fastdqn.tools.plot import COLORS, Axis, common_grid, draw_curves, draw_speeds
 from fastdqn.tools.reading import read_run
 from tests.helpers.folders import make_folder, make_run
+from tests.helpers.scripts import ROOT
 
 
 def drawn(folder: Path, *runs: dict[str, Any], games: int = 100, over: Axis | None = None) -> tuple[list[str], str]:
@@ -146,3 +151,30 @@ def test_common_grid_by_hand() -> None:
     assert curves[0, 0] == 5.0
     assert curves[0, -1] == 10.0  # a run that has ended counts on with its last value
     assert curves[1].tolist() == [1.0] * len(grid)
+
+
+def test_a_full_disk_leaves_the_picture_that_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "picture.svg"
+    drawn(tmp_path, {})
+    before = out.read_bytes()
+
+    def full(_figure: Any, path: Path, **_: Any) -> None:
+        path.write_bytes(before[:100])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", full)
+    with pytest.raises(RunError, match=r"picture\.svg cannot be written: No space left on device"):
+        draw_curves(grouped([make_run(tmp_path / "other")]), out)
+    assert out.read_bytes() == before
+    assert not list(tmp_path.glob("*.unfinished"))
+
+
+def test_pictures_have_settings_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a backend that Matplotlib has not any more, nor LaTeX that is missing, nor a formula in a name."""
+    monkeypatch.setenv("MPLBACKEND", "Qt4Agg")
+    code = "from fastdqn.tools.pictures import prepare_pictures; prepare_pictures(); import matplotlib as m; "
+    code += "assert m.get_backend().lower() == 'agg'"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+    monkeypatch.setitem(matplotlib.rcParams, "text.usetex", True)
+    words, _ = drawn(tmp_path, {"game": {"name": "mod:b$\\foo$"}})
+    assert any("$\\foo$" in word for word in words)

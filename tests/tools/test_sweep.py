@@ -182,7 +182,7 @@ def test_a_run_that_is_bound_to_no_cores_is_told_its_threads(
 ) -> None:
     """PyTorch would take all cores of a machine of a cluster, in each of its runs."""
     job = Job("fake", Path(FAKE), Task("pong-0", {}, ("--game", "pong", *said)), Path("there"), False)
-    assert words_of(job, ["--resume"], cores) == ["--game", "pong", *said, "--resume", "--runs-dir", "there", *told]
+    assert words_of(job, ["--resume"], cores) == ["--game", "pong", *said, "--resume", "--runs-dir=there", *told]
 
 
 def test_a_sweep_ends_each_run_once(tmp_path: Path) -> None:

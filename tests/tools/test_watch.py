@@ -10,9 +10,12 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
+import torch
 
 from fastdqn.envs.own import OwnEnv
-from fastdqn.tools.watch import _screen
+from fastdqn.errors import RunError, UserError
+from fastdqn.tools.evaluate import load_agent
+from fastdqn.tools.watch import Watched, _screen, record
 from tests.helpers.marks import posix_signals
 from tests.helpers.own import Dots, game_of
 from tests.helpers.scripts import ROOT, fastdqn
@@ -76,3 +79,39 @@ def test_a_picture_of_ones_own_is_shown_as_it_is_but_larger(shape: tuple[int, ..
     shown = screen[: zoom * height : zoom, : zoom * width : zoom]
     np.testing.assert_array_equal(shown, np.broadcast_to(picture.reshape(height, width, -1), (height, width, 3)))
     assert not screen[zoom * height :].any()
+
+
+def test_a_video_that_lacks_pictures_does_not_replace_one_that_was_there(
+    runs: TrainedRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a full disk, of which OpenCV says nothing."""
+    real = cv2.VideoWriter
+
+    class Full:
+        fourcc = real.fourcc
+
+        def __init__(self, *words: Any) -> None:
+            self._real, self._left = real(*words), 3
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._real, name)
+
+        def write(self, picture: Any) -> None:
+            self._left -= 1
+            if self._left >= 0:
+                self._real.write(picture)
+
+    agent = load_agent(runs["09"], torch.device("cpu"))
+
+    def recorded(name: str) -> Watched:
+        return record(agent, tmp_path / name, seed=0, epsilon=0.0, values=False, max_env_steps=5)
+
+    whole = recorded("a:1.mp4")
+    before = whole.out.read_bytes()
+    monkeypatch.setattr(cv2, "VideoWriter", Full)
+    with pytest.raises(RunError, match=r"The video .*/a:1.mp4 cannot be written: the disk may be full"):
+        recorded("a:1.mp4")
+    assert [path.name for path in tmp_path.iterdir()] == ["a:1.mp4"]
+    assert whole.out.read_bytes() == before
+    with pytest.raises(UserError, match="must be text"):
+        recorded("a\udcff.mp4")

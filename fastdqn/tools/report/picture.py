@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fastdqn.envs.games import title_of
-from fastdqn.errors import RunError
+from fastdqn.tools.pictures import prepare_pictures, save_picture
 from fastdqn.tools.plot import COLORS, style_of
 from fastdqn.tools.report.metrics import NAMES, Interval, profile_band, profile_of
 from fastdqn.tools.report.page import HEADINGS, games_of, of_runs, partial, published_aggregates
@@ -32,6 +32,7 @@ def draw_report(report: Report, intervals: Mapping[str, Mapping[str, Interval]],
     Raises:
         RunError: the picture cannot be written.
     """
+    prepare_pictures()
     from matplotlib.figure import Figure
 
     games = games_of(report)
@@ -44,10 +45,7 @@ def draw_report(report: Report, intervals: Mapping[str, Mapping[str, Interval]],
     _draw_aggregates(left, report, intervals, games)
     _draw_profile(right.subplots(), report, games)
     _draw_games(below.subplots(), report, games)
-    try:
-        figure.savefig(out, dpi=110)
-    except OSError as error:
-        raise RunError(f"The picture {out} cannot be written: {error.strerror or error}.") from error
+    save_picture(figure, out, dpi=110)
 
 
 def _color(number: int) -> str:

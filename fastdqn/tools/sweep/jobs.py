@@ -191,9 +191,10 @@ def _attempts(folder: Path) -> Iterator[tuple[str, ...]]:
     """
     saved = [run for run in runs_in(folder) if any((run / CHECKPOINTS).glob("*.checkpoint"))]
     if saved:
-        yield ("--resume", str(saved[-1]))
+        newest = f"--resume={saved[-1]}"  # in one word: a folder may begin with a dash
+        yield (newest,)
         if len(list((saved[-1] / CHECKPOINTS).glob("*.checkpoint"))) > 1:
-            yield ("--resume", str(saved[-1]), "--resume-previous")
+            yield (newest, "--resume-previous")
     for run in runs_in(folder):
         if run not in saved:  # of one that was killed before its first checkpoint
             shutil.rmtree(run, ignore_errors=True)
@@ -217,7 +218,7 @@ def words_of(job: Job, more: Sequence[str], cores: Sequence[int] | int) -> list[
     """
     from fastdqn.tools.sweep.plan import said_by
 
-    words = [*job.task.words, *more, "--runs-dir", str(job.folder)]
+    words = [*job.task.words, *more, f"--runs-dir={job.folder}"]
     if isinstance(cores, int) and "threads" not in said_by(job.task.words):
         words += ["--threads", str(cores)]
     return words

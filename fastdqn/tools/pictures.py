@@ -1,0 +1,37 @@
+"""Pictures: drawn by Matplotlib's own settings, and written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from fastdqn.errors import RunError
+from fastdqn.runs.folder import write_whole
+
+
+def prepare_pictures() -> None:
+    """Import Matplotlib with its own settings, whatever the user's say: pictures look the same everywhere, and neither
+    a backend that is not there nor LaTeX that is missing ends a run. A $ in a name is a $.
+    """
+    os.environ["MPLBACKEND"] = "Agg"  # which is looked at when it is imported
+    import matplotlib
+    import matplotlib.style
+
+    matplotlib.use("Agg")
+    matplotlib.style.use("default")
+    matplotlib.rcParams["text.parse_math"] = False
+
+
+def save_picture(figure: Any, out: Path, dpi: int) -> None:
+    """Write a figure of Matplotlib's; its kind is the ending of `out`. What was there before stays until it is done.
+
+    Raises:
+        RunError: it cannot be written.
+    """
+    kind = out.suffix[1:].lower() or "png"
+    try:
+        write_whole(out, lambda unfinished: figure.savefig(unfinished, dpi=dpi, format=kind))
+    except (OSError, ValueError) as error:
+        why = (isinstance(error, OSError) and error.strerror) or error
+        raise RunError(f"The picture {out} cannot be written: {why}.") from error
