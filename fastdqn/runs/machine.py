@@ -19,6 +19,8 @@ import torch
 from fastdqn import process
 
 PACKAGES = ("torch", "gymnasium", "ale-py", "opencv-python-headless", "numpy", "tensorboard", "fastdqn")
+OF_OTHERS = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY", "GIT_NAMESPACE")
+"""Variables by which git is sent to another repository, as its hooks are."""
 
 
 def environment(device: torch.device) -> dict[str, Any]:
@@ -113,7 +115,7 @@ def _commit() -> str | None:
 
 def _said(*command: str) -> str:
     """Return what a command prints."""
-    plain = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}  # of other repositories
+    plain = {name: value for name, value in os.environ.items() if name not in OF_OTHERS}
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10, env=plain).stdout
 
 
