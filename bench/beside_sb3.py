@@ -33,6 +33,7 @@ from rich.table import Table
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # where bench is, if this file is run
 
 from bench.fps_figures import steady_state
+from bench.lines import Write, lines_in
 from bench.programs import ROOT, exit_code, said_by
 from fastdqn import process
 from fastdqn.cli.parser import parsed
@@ -162,7 +163,7 @@ def ended(sides: list[Side]) -> Generator[None]:
             side.end()
 
 
-def learn(options: Options, console: Console, write: Any) -> dict[str, dict[str, Any]]:
+def learn(options: Options, console: Console, write: Write) -> dict[str, dict[str, Any]]:
     """Train both, evaluate both; return what was found of each."""
     cores = sorted(psutil.Process().cpu_affinity() or [0])
     own = [cores[0], cores[1]] if len(cores) > 1 else [None, None]
@@ -217,7 +218,7 @@ def steady(speeds: list[dict[str, Any]], name: str) -> float:
     return steady_state(speeds, WARMUP, name)["updates_per_s"]
 
 
-def time_both(options: Options, console: Console, write: Any) -> None:
+def time_both(options: Options, console: Console, write: Write) -> None:
     """Take turns on all cores, and say updates/s."""
     threads = options.threads or process.cores()
     ratios: list[float] = []
@@ -307,13 +308,8 @@ def bench(options: Options) -> int:
         console = Console(highlight=False, soft_wrap=True, width=150)  # a file or a pipe has room for every column
     options.out.mkdir(parents=True, exist_ok=True)
     stem = options.out / f"{datetime.now():%Y%m%d-%H%M%S}-beside-sb3"
-    with stem.with_suffix(".jsonl").open("w", encoding="utf-8", buffering=1) as file, process.running():
-
-        def write(kind: str, **values: Any) -> None:
-            file.write(json.dumps({"kind": kind, **values}) + "\n")
-
-        settings = {name: str(value) for name, value in dataclasses.asdict(options).items() if name != "out"}
-        write("environment", options=settings, **environment(torch.device("cpu")))
+    stamp = environment(torch.device("cpu"))
+    with lines_in(stem.with_suffix(".jsonl"), options, stamp) as write, process.running():
         if options.only == "speed":
             time_both(options, console, write)
         else:

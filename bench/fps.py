@@ -40,6 +40,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))  # where bench is, if 
 from bench.fps_figures import median_ratio, playing, share_of, steady_state
 from bench.fps_ladder import Row, beside, chosen, sweep_values
 from bench.fps_table import draw, print_table
+from bench.lines import lines_in
 from bench.programs import ROOT, busy_processes, exit_code, said_by
 from fastdqn.cli.parser import parsed
 from fastdqn.errors import RunError, UserError
@@ -253,13 +254,7 @@ def bench(options: BenchOptions) -> int:
     trials: dict[str, list[dict[str, Any]]] = {row.label: [] for row in rows}
     ceilings: dict[Any, list[float]] = {}
     failed: dict[str, str] = {}
-    with stem.with_suffix(".jsonl").open("w", encoding="utf-8", buffering=1) as file:
-
-        def write(kind: str, **values: Any) -> None:
-            file.write(json.dumps({"kind": kind, **values}) + "\n")
-
-        settings = {name: str(value) for name, value in dataclasses.asdict(options).items() if name != "out"}
-        write("environment", options=settings, **stamp)
+    with lines_in(stem.with_suffix(".jsonl"), options, stamp) as write:
         for repeat in range(options.repeats):
             asked: dict[tuple[str, tuple[str, ...]], None] = {}
             for row in rows:

@@ -32,6 +32,7 @@ from rich.console import Console
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # where bench is, if this file is run
 
+from bench.lines import lines_in
 from bench.lists import names, whole_numbers
 from bench.programs import ROOT, exit_code, said_by
 from fastdqn import process
@@ -301,14 +302,8 @@ def bench(options: SpeedupOptions) -> int:
     console = Console(highlight=False, soft_wrap=True, markup=False)
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / f"{datetime.now():%Y%m%d-%H%M%S}-speedup.jsonl"
-    settings = {name: str(value) for name, value in dataclasses.asdict(options).items() if name != "out"}
     gains: dict[str, dict[tuple[int, int], float]] = {}
-    with path.open("w", encoding="utf-8", buffering=1) as file:
-
-        def write(kind: str, **values: Any) -> None:
-            file.write(json.dumps({"kind": kind, **values}) + "\n")
-
-        write("environment", options=settings, **environment(torch.device("cpu")))
+    with lines_in(path, options, environment(torch.device("cpu"))) as write:
         for (name, sizes), runs in itertools.groupby(plan, lambda run: (run[0], tuple(run[1].items()))):
             varied = dict(sizes)
             called = "-".join([name, *(f"{setting[0]}{value}" for setting, value in sizes)])

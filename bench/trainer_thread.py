@@ -28,6 +28,7 @@ from rich.console import Console
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # where bench is, if this file is run
 
 from bench.fps_figures import steady_state
+from bench.lines import lines_in
 from bench.lists import names, numbers
 from bench.paced import WORK, amount_for
 from bench.programs import ROOT, exit_code, said_by
@@ -121,13 +122,7 @@ def bench(options: ThreadOptions) -> int:
     console = Console(highlight=False, soft_wrap=True)
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / f"{datetime.now():%Y%m%d-%H%M%S}-trainer-thread.jsonl"
-    settings = {name: str(value) for name, value in dataclasses.asdict(options).items() if name != "out"}
-    with path.open("w", encoding="utf-8", buffering=1) as file:
-
-        def write(kind: str, **values: Any) -> None:
-            file.write(json.dumps({"kind": kind, **values}) + "\n")
-
-        write("environment", options=settings, **environment(torch.device("cpu")))
+    with lines_in(path, options, environment(torch.device("cpu"))) as write:
         amounts = {work: amount_for(work, options.milliseconds / 1000.0) for work in kinds}
         for work, amount in amounts.items():
             for case in learners:
