@@ -27,14 +27,14 @@ from bench.programs import ROOT, exit_code
 from fastdqn.cli.folders import RUNS, RunFolders, of_those_that_can, runs_of
 from fastdqn.cli.parser import parsed
 from fastdqn.envs.games import title_of
-from fastdqn.errors import RunError, UserError
+from fastdqn.errors import UserError
 from fastdqn.options.dqn import AgentName, AgentOptions, DQNOptions, PaceOptions, UpdateOptions
 from fastdqn.options.game import GameOptions, VectorOptions
 from fastdqn.options.groups import defaults_of
 from fastdqn.options.parts import PartOptions
 from fastdqn.options.presets import changed, with_names
 from fastdqn.runs.folder import write_whole
-from fastdqn.tools.pictures import prepare_pictures
+from fastdqn.tools.pictures import prepare_pictures, save_picture
 from fastdqn.tools.plot import COLORS, tidy
 from fastdqn.tools.reading import RunData, whole_lines
 
@@ -208,10 +208,7 @@ def draw_picture(lines: Sequence[dict[str, Any]], out: Path) -> None:
         panel.xaxis.get_major_locator().set_params(integer=True)
     figure.axes[0].set_ylabel("mean score of the games that ended", fontsize=9)
     _legend(figure, dict(zip(agents, COLORS, strict=False)))
-    try:
-        figure.savefig(out, dpi=150)
-    except OSError as error:
-        raise RunError(f"The picture {out} cannot be written: {error.strerror or error}.") from error
+    save_picture(figure, out, dpi=150)
 
 
 def _legend(figure: Any, colors: dict[str, str]) -> None:

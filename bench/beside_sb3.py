@@ -39,7 +39,7 @@ from fastdqn import process
 from fastdqn.cli.parser import parsed
 from fastdqn.errors import RunError, UserError
 from fastdqn.runs.machine import environment
-from fastdqn.tools.pictures import prepare_pictures
+from fastdqn.tools.pictures import prepare_pictures, save_picture
 
 WARMUP = 2.0  # seconds after the first update that do not count in a speed
 OURS, THEIRS = "31", "Stable-Baselines3"
@@ -276,7 +276,7 @@ def draw(found: Mapping[str, Mapping[str, Any]], title: str, path: Path) -> None
     panels[0].set_ylabel("score of a game of training")
     panels[0].legend(frameon=False, fontsize=9)
     figure.suptitle(title, fontsize=10)
-    figure.savefig(path, dpi=120)
+    save_picture(figure, path, dpi=120)
     pyplot.close(figure)
 
 

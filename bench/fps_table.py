@@ -11,7 +11,7 @@ from rich.table import Table
 
 from bench.pages import spread
 from fastdqn.runs.stopwatch import percentages
-from fastdqn.tools.pictures import prepare_pictures
+from fastdqn.tools.pictures import prepare_pictures, save_picture
 
 FAMILIES = {"dqn": "DQN and its kin", "actor-critic": "actor-critics", "sac": "soft actor-critic"}
 
@@ -82,7 +82,7 @@ def draw(lines: list[dict[str, Any]], path: Path, stamp: dict[str, Any]) -> None
         axes.spines[["top", "right"]].set_visible(False)
     panels[-1, 0].set_xlabel("env steps/s, median and range; x: the panel's first row, at equal samples per env step")
     figure.suptitle(f"{stamp['gpu'] or stamp['cpu'].split(' family')[0]}, {stamp['cores']} cores", fontsize=10)
-    figure.savefig(path, dpi=120, bbox_inches="tight")
+    save_picture(figure, path, dpi=120, bbox_inches="tight")
     pyplot.close(figure)
 
 

@@ -43,7 +43,7 @@ from fastdqn.options.actor_critic import PPOOptions
 from fastdqn.options.ranks import published_changes
 from fastdqn.options.sac import SACOptions
 from fastdqn.runs.machine import environment
-from fastdqn.tools.pictures import prepare_pictures
+from fastdqn.tools.pictures import prepare_pictures, save_picture
 
 PLAIN = 0
 """Stands for the run without ranks."""
@@ -231,7 +231,7 @@ def draw(name: str, trials: Sequence[Trial], threads: int, stem: Path) -> list[P
         panel.set(xlabel=words, ylabel="mean score of 100 games", title=_title(algorithm, machine))
         panel.legend()
         written.append(stem.with_name(f"{stem.name}-{kind}.png"))
-        figure.savefig(written[-1], dpi=120)
+        save_picture(figure, written[-1], dpi=120)
     figure = Figure(figsize=(7.0, 4.5), layout="constrained")
     panel = figure.subplots()
     gains = speed_ups(trials)
@@ -242,7 +242,7 @@ def draw(name: str, trials: Sequence[Trial], threads: int, stem: Path) -> list[P
     panel.set(xlabel="processes", ylabel="speed-up", title=_title(algorithm, machine))
     panel.legend()
     written.append(stem.with_name(f"{stem.name}-speedup.png"))
-    figure.savefig(written[-1], dpi=120)
+    save_picture(figure, written[-1], dpi=120)
     return written
 
 
@@ -280,7 +280,7 @@ def draw_sizes(name: str, gains: Mapping[tuple[int, int], float], world: int, th
     panel.set(xlabel=words, ylabel=f"speed-up of {world} processes")
     panel.set_title(_title(ALGORITHMS[name], machine))
     panel.legend()
-    figure.savefig(path, dpi=120)
+    save_picture(figure, path, dpi=120)
 
 
 def draw_games(run: Path, stem: Path) -> None:

@@ -210,11 +210,11 @@ def take_over() -> None:
     see to it that it has standard streams.
     """
     if "pytest" not in sys.modules:
-        open_streams()
+        _open_streams()
         install()
 
 
-def open_streams() -> None:
+def _open_streams() -> None:
     """Open standard streams that were closed before the process began: files that are opened next, shared memory among
     them, would have their numbers, and get what is written to these.
     """

@@ -89,7 +89,7 @@ def evaluate(options: Evaluate) -> int:
                 continue
             except RunError as error:
                 complain(f"error: {error}")
-                failed, mean = True, None
+                mean = None
             if process.stop_signal():
                 break
             if mean is None:

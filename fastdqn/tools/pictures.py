@@ -23,15 +23,21 @@ def prepare_pictures() -> None:
     matplotlib.rcParams["text.parse_math"] = False
 
 
-def save_picture(figure: Any, out: Path, dpi: int) -> None:
+def save_picture(figure: Any, out: Path, dpi: int, **how: Any) -> None:
     """Write a figure of Matplotlib's; its kind is the ending of `out`. What was there before stays until it is done.
+
+    Args:
+        figure: to write.
+        out: where to.
+        dpi: pixels for each inch.
+        how: what else `savefig` is told.
 
     Raises:
         RunError: it cannot be written.
     """
     kind = out.suffix[1:].lower() or "png"
     try:
-        write_whole(out, lambda unfinished: figure.savefig(unfinished, dpi=dpi, format=kind))
+        write_whole(out, lambda unfinished: figure.savefig(unfinished, dpi=dpi, format=kind, **how))
     except (OSError, ValueError) as error:
         why = (isinstance(error, OSError) and error.strerror) or error
         raise RunError(f"The picture {out} cannot be written: {why}.") from error

@@ -65,7 +65,7 @@ def test_a_rollout_is_divided_among_the_processes() -> None:
 def test_four_figures_and_one_of_sizes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Looked at is what is drawn when a figure is saved: its lines, bars and labels."""
     panels: list[Any] = []
-    monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: panels.extend(figure.axes))
+    monkeypatch.setattr(Figure, "savefig", lambda figure, path, **__: panels.extend(figure.axes) or path.touch())
     written = draw("ppo", TRIALS, 1, tmp_path / "speedup-ppo")
     assert [path.name.rpartition("-")[2] for path in written] == ["process.png", "total.png", "time.png", "speedup.png"]
     across = [[500, 1000], [1000], [500, 1000]], [[500, 1000], [1000], [2000, 4000]], [[50, 110], [100], [60, 125]]
