@@ -14,6 +14,7 @@ from fastdqn.errors import CheckpointError, UserError
 from fastdqn.options.fields import changes_learning
 from fastdqn.options.groups import flag_of, groups_of, options_from
 from fastdqn.options.presets import changed
+from fastdqn.options.ranks import RanksOptions
 from fastdqn.options.run import RunOptions
 
 OptionsT = TypeVar("OptionsT")
@@ -70,10 +71,27 @@ def resumed_options(
         raise CheckpointError(str(error)) from error
     saved = changed(known, {"run": anew})
     games.refuse_code(folder, groups_of(saved).game.name, value_of("--game", words) or game)
+    _refuse_address(folder, saved, words)
     options = parsed(options_type, _with_game_of(saved, words), saved, description, pairs=True)
     options = _as_settled(options, saved)
     _refuse_changes(saved, options, str(header.path))
     return changed(options, {"run": {"resume": str(folder)}})
+
+
+def _refuse_address(folder: Path, saved: Any, words: Sequence[str]) -> None:
+    """Refuse to connect to a cluster because a file says so.
+
+    Raises:
+        UserError: the run was started by one, and `words` name none.
+    """
+    ranks: RanksOptions | None = getattr(saved, "ranks", None)
+    if ranks is None or ranks.engine_address is None or value_of("--engine-address", words) is not None:
+        return
+    said = f"The run {folder} was started by {ranks.engine} at {ranks.engine_address}"
+    raise UserError(
+        f"{said}. Its files are no reason to connect there: add --engine-address with that address or another one, or "
+        "with None."
+    )
 
 
 def _as_settled(options: OptionsT, saved: OptionsT) -> OptionsT:

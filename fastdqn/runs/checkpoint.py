@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, cast
 
 from fastdqn.errors import CheckpointError, RunError, UserError
 from fastdqn.runs.encoding import from_bytes, to_bytes
-from fastdqn.runs.folder import read_config, version, write_whole, written_at
+from fastdqn.runs.folder import check_groups, is_words, read_config, version, write_whole, written_at
 from fastdqn.states import abandon, fetched
 
 FORMAT = 4
@@ -227,11 +227,12 @@ def read_header(path: Path) -> Header:
         raise CheckpointError(f"{path} is not a checkpoint of fastdqn, or a damaged one{_other(path)}.")
     if said.get("format") != FORMAT:
         raise CheckpointError(
-            f"The checkpoint {path} was written by fastdqn {said.get('version')} in format {said.get('format')}; this "
-            f"version, {version()}, reads format {FORMAT}."
+            f"The checkpoint {path} was written by fastdqn {_shown(said.get('version'))} in format "
+            f"{_shown(said.get('format'))}; this version, {version()}, reads format {FORMAT}."
         )
     try:
         config: dict[str, Any] = said["config"]
+        check_groups(config)
         return Header(
             path,
             _word(said["script"]),
@@ -274,10 +275,14 @@ def read(header: Header) -> dict[str, Any]:
     return states
 
 
+def _shown(said: Any) -> str:
+    return str(said) if is_words(str(said)) else "?"
+
+
 def _word(said: Any) -> str:
-    if not isinstance(said, str):
+    if not is_words(said):
         raise TypeError("not a word")
-    return said
+    return str(said)
 
 
 def _other(path: Path) -> str:

@@ -9,16 +9,19 @@ run is going on, `running.json` says in which process, and that one holds a lock
 from __future__ import annotations
 
 import contextlib
+import glob
 import importlib.metadata
 import json
 import os
 import socket
-from collections.abc import Callable, Generator, Mapping
+import unicodedata
+from collections.abc import Callable, Generator, Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
 
 import filelock
+import psutil
 import safetensors
 
 from fastdqn.errors import RunError, UserError
@@ -31,6 +34,8 @@ LOCK = "running.lock"
 """Locked by that process, however it ends: the lock ends with it."""
 LOCK_SECONDS = 1.0
 """For which a lock is tried: whoever looks whether a run is going on holds it for a moment."""
+LOOK_SECONDS = 0.05
+"""For which whoever looks tries it: so does another one who looks."""
 UNFINISHED = ".unfinished"
 """Ending of a file that is being written."""
 
@@ -49,23 +54,23 @@ def read_config(run: Path) -> dict[str, Any]:
         UserError: there is none, it is damaged, or another version wrote it.
     """
     try:
-        said: Any = json.loads((run / "config.json").read_text(encoding="utf-8"))
+        config = read_object(run / "config.json")
     except OSError as error:
         raise UserError(f"{run} is not the folder of a run: it has no config.json that can be read.") from error
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"The config.json of the run {run} is damaged: it is no JSON.") from error
-    config = cast(dict[str, Any], said) if isinstance(said, dict) else {}
+    except ValueError as error:
+        raise UserError(f"The config.json of the run {run} is damaged: it is no JSON object.") from error
     if config and config.get("format") != FORMAT:
+        wrote = config.get("version") or _older_version(run)
         raise UserError(
-            f"The run {run} was written by fastdqn {config.get('version') or _older_version(run)}, in a format that "
-            f"this version, {version()}, does not read."
+            f"The run {run} was written by {f'fastdqn {wrote}' if is_words(wrote) else 'another program'}, in a format "
+            f"that this version, {version()}, does not read."
         )
     try:
         int(config["run"]["seed"])
-        said_words = (config["script"], config["game"]["name"], config["wrappers"])
-        if not all(isinstance(word, str) for word in said_words):
-            raise TypeError("script, game and wrappers must be words")
-        _check_groups(config)
+        said_words = (config["script"], config["game"]["name"], config["wrappers"], config.get("version") or "")
+        if not all(map(is_words, said_words)):
+            raise TypeError("script, game, wrappers and version must be words")
+        check_groups(config)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise UserError(
             f"The config.json of the run {run} is damaged: it names no script, game, wrappers or seed."
@@ -76,8 +81,33 @@ def read_config(run: Path) -> dict[str, Any]:
     return config
 
 
-def _check_groups(config: Mapping[str, Any]) -> None:
-    """Raise TypeError unless all but what a run says of itself are groups of plain values."""
+def read_object(path: Path) -> dict[str, Any]:
+    """Return the JSON object that a file holds.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it holds none.
+    """
+    try:
+        said: Any = json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    if not isinstance(said, dict):
+        raise ValueError("it is no object")
+    return cast(dict[str, Any], said)
+
+
+def is_words(said: Any) -> bool:
+    """Tell whether `said`, read from a file, can be shown: text without characters that move a terminal's cursor, end a
+    line or change colours.
+    """
+    return isinstance(said, str) and not any(unicodedata.category(one) in ("Cc", "Zl", "Zp") for one in said)
+
+
+def check_groups(config: Mapping[str, Any]) -> None:
+    """Raise TypeError unless all but what a run says of itself are groups of plain values, whose words can be shown;
+    folders may have any name.
+    """
     for name, group in config.items():
         if name in ("format", "version", "script", "wrappers"):
             continue
@@ -86,12 +116,15 @@ def _check_groups(config: Mapping[str, Any]) -> None:
         values = cast(dict[str, Any], group).values()
         if not all(value is None or isinstance(value, str | int | float) for value in values):
             raise TypeError(f"the options of {name} must be plain values")
+        if name != "run" and not all(is_words(value) for value in values if isinstance(value, str)):
+            raise TypeError(f"the options of {name} must be words")
 
 
 def reason_of(run: Path) -> str | None:
     """Return why a run was over, as its summary says, None without one."""
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        return str(json.loads((run / "summary.json").read_text(encoding="utf-8"))["reason"])
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        reason = read_object(run / "summary.json")["reason"]
+        return reason if is_words(reason) else None
     return None
 
 
@@ -121,7 +154,7 @@ def running_in(run: Path) -> str | None:
         return None
     lock = filelock.FileLock(run / LOCK)
     try:
-        with lock.acquire(timeout=0):
+        with lock.acquire(timeout=LOOK_SECONDS, poll_interval=LOOK_SECONDS / 5.0):
             return None
     except filelock.Timeout:
         return process_named(run / RUNNING)
@@ -136,7 +169,7 @@ def hold(run: Path) -> filelock.BaseFileLock:
         UserError: it is going on in another one, or there are links in its folder.
         OSError: the folder cannot be written to.
     """
-    _refuse_links(run)
+    refuse_links((*run.glob("*"), *(run / "checkpoints").glob("*")))
     lock = filelock.FileLock(run / LOCK, thread_local=False)
     try:
         lock.acquire(timeout=LOCK_SECONDS)
@@ -156,9 +189,17 @@ def let_go(run: Path, lock: filelock.BaseFileLock) -> None:
 
 def remove_unfinished(run: Path) -> None:
     """Remove the files that a process which was killed has left half written."""
+    _remove(run.glob(f"*{UNFINISHED}"))
+
+
+def _remove(unfinished: Iterable[Path]) -> None:
+    """Remove these files, but for those that another process is writing."""
     with contextlib.suppress(OSError):
-        for path in run.glob(f"*{UNFINISHED}"):
-            path.unlink()
+        for path in unfinished:
+            writer = path.name.removesuffix(UNFINISHED).rpartition(".")[2]
+            own = not writer.isdecimal() or len(writer) > 9 or int(writer) == os.getpid()
+            if own or not psutil.pid_exists(int(writer)):
+                path.unlink()
 
 
 def written_at(path: Path) -> float:
@@ -178,9 +219,9 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Let `write` fill a file beside `path`, then move it there: whoever looks finds the old one or the new one, also
     after the machine has lost its power.
     """
-    unfinished = path.with_name(f"{path.name}{UNFINISHED}")
+    unfinished = path.with_name(f"{path.name}.{os.getpid()}{UNFINISHED}")  # another process may write the same
     try:
-        unfinished.unlink(missing_ok=True)  # of one that was killed, or a link to somewhere else
+        _remove(path.parent.glob(f"{glob.escape(path.name)}*{UNFINISHED}"))  # of one that was killed, or a link
         write(unfinished)
         with unfinished.open("rb+") as file:
             os.fsync(file.fileno())
@@ -205,28 +246,31 @@ def saving(run: Path) -> Generator[None]:
         raise RunError(f"Cannot write to {run}: {why}; the run has ended.") from error
 
 
-def _refuse_links(run: Path) -> None:
-    """Refuse a folder from which links lead to files that a run would write into or remove.
+def refuse_links(paths: Iterable[Path]) -> None:
+    """Refuse links to what a run would write into or remove.
 
     Raises:
         UserError: there is one.
     """
-    for path in (*run.glob("*"), *(run / "checkpoints").glob("*")):
+    for path in paths:
         if path.is_symlink():
-            raise UserError(f"{path} is a link, and a run writes into its folder; put the file itself there.")
+            raise UserError(
+                f"{path} is a link, and what a run writes would go where it leads; put the file itself there."
+            )
 
 
 def process_named(path: Path) -> str:
     """Return which process a file names as the one in which something is going on."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        said: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        said = read_object(path)
         elsewhere = "" if said["host"] == socket.gethostname() else f" of {said['host']}"
-        return f"process {int(said['pid'])}{elsewhere}"
+        if is_words(elsewhere):
+            return f"process {int(said['pid'])}{elsewhere}"
     return "another process"
 
 
 def _older_version(run: Path) -> str:
     """Return which version wrote a run whose config.json does not say so, as those before 0.2.0 did not."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        return str(json.loads((run / "environment.json").read_text(encoding="utf-8"))["packages"]["fastdqn"])
+        return str(read_object(run / "environment.json")["packages"]["fastdqn"])
     return "before 0.2.0"

@@ -191,3 +191,8 @@ def _by_limits(runs: Sequence[RunData]) -> dict[str, list[RunData]]:
         words = (_said(name, one[name]) for name in differ)
         found.setdefault("".join(f", {said}" for said in words if said), []).append(run)
     return found
+
+
+def for_markdown(text: str) -> str:
+    """Return `text` so that a page in Markdown shows it as it is: no tags, links, pictures or ends of cells."""
+    return re.sub(r"[|<>\[\]`]", lambda found: f"\\{found[0]}", text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ from fastdqn.errors import UserError
 from fastdqn.runs.limits import WINDOW_EPISODES
 from fastdqn.tools.labels import Groups, in_order, shared_agent
 from fastdqn.tools.pictures import prepare_pictures, save_picture
-from fastdqn.tools.reading import Chosen, RunData, chosen, whole_lines
+from fastdqn.tools.reading import Chosen, RunData, chosen, is_number, whole_lines
 
 GRID = 400  # points of a mean curve
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -267,8 +268,10 @@ def speeds_of(run: RunData) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """
     try:
         lines = whole_lines((run.folder / "speed.jsonl").read_text(encoding="utf-8"))
-        known = [(line["elapsed"], line["env_steps_per_s"]) for line in lines]
-        points = np.array([pair for pair in known if pair[1] is not None], np.float64).reshape(-1, 2)
+        known = [(line["elapsed"], line["env_steps_per_s"]) for line in lines if line["env_steps_per_s"] is not None]
+        if not all(map(is_number, itertools.chain(*known))):
+            raise ValueError("no numbers")
+        points = np.array(known, np.float64).reshape(-1, 2)
     except OSError as error:
         raise UserError(f"{run.folder} has no speeds: {error.strerror}.") from error
     except (ValueError, TypeError, KeyError, RecursionError) as error:

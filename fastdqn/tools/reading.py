@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 from fastdqn.envs import games
 from fastdqn.errors import UserError
 from fastdqn.options.fields import LARGEST
-from fastdqn.runs.folder import read_config, running_in
+from fastdqn.runs.folder import is_words, read_config, read_object, running_in
 from fastdqn.runs.limits import WINDOW_EPISODES
 
 LIMITS = ("max-env-steps", "max-minutes", "train-seconds")
@@ -29,6 +28,7 @@ UNFINISHED = {
     "broken off": "broke off without a summary",
 }
 """The other endings, and what a sentence says of them."""
+_LARGEST_FLOAT = 1e100
 
 
 class RunData(NamedTuple):
@@ -90,23 +90,9 @@ def read_run(folder: Path) -> RunData:
         UserError: it is not the folder of a run, another version wrote it, or a file in it is damaged.
     """
     config = read_config(folder)
-    name = "episodes.jsonl"
-    try:
-        episodes = whole_lines((folder / name).read_text(encoding="utf-8"))
-        for column in ("score", "env_steps", "elapsed", "mean_100"):
-            for line in episodes:
-                if not _is_number(line[column]) and (column != "mean_100" or line[column] is not None):
-                    raise ValueError(column)
-        name = "summary.json"
-        path = folder / name
-        summary = _dictionary(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
-        _check_summary(summary)
-    except FileNotFoundError as error:
-        raise UserError(f"{folder} has no record of the games that were played while it learnt.") from error
-    except OSError as error:
-        raise UserError(f"{folder} is not the folder of a run: {error.strerror}.") from error
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise UserError(f"{folder} is the folder of a run, but its {name} is damaged.") from error
+    episodes, summary = _games_and_summary(folder)
+    if summary.get("episodes", len(episodes)) != len(episodes):  # a run that has ended in between: once more
+        episodes, summary = _games_and_summary(folder)
     if summary.get("episodes", len(episodes)) != len(episodes):
         raise UserError(
             f"{folder} is the folder of a run, but its episodes.jsonl has {len(episodes):,} of "
@@ -115,12 +101,32 @@ def read_run(folder: Path) -> RunData:
     ended = "running" if running_in(folder) else str(summary.get("reason") or "broken off")
     written, machine = (folder / "config.json").stat().st_mtime, None
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        stamp = _dictionary(json.loads((folder / "environment.json").read_text(encoding="utf-8")))
+        stamp = read_object(folder / "environment.json")
         all_of_them = [*stamp.get("earlier", []), stamp]  # of a run that was resumed elsewhere
         said = [f"{one['cores']} cores of {one['cpu']}, {one['gpu']}" for one in all_of_them]
-        machine = "; ".join(dict.fromkeys(said))
+        machine = "; ".join(dict.fromkeys(filter(is_words, said)))
         written = datetime.fromisoformat(stamp["time"]).timestamp()
     return RunData(folder, config, _game_of(config["game"]["name"]), ended, written, machine, episodes, summary)
+
+
+def _games_and_summary(folder: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Return the finished games of a run, and its summary, empty while there is none; raise what `read_run` raises."""
+    name = "episodes.jsonl"
+    try:
+        episodes = whole_lines((folder / name).read_text(encoding="utf-8"))
+        for line in episodes:
+            _check_game(line)
+        name = "summary.json"
+        path = folder / name
+        summary = read_object(path) if path.exists() else {}
+        _check_summary(summary)
+    except FileNotFoundError as error:
+        raise UserError(f"{folder} has no record of the games that were played while it learnt.") from error
+    except OSError as error:
+        raise UserError(f"{folder} is not the folder of a run: {error.strerror}.") from error
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise UserError(f"{folder} is the folder of a run, but its {name} is damaged.") from error
+    return episodes, summary
 
 
 class Chosen(NamedTuple):
@@ -167,10 +173,19 @@ def _dictionary(said: Any) -> dict[str, Any]:
     return cast(dict[str, Any], said)
 
 
+def _check_game(line: Mapping[str, Any]) -> None:
+    """Raise ValueError for a finished game that curves could not show; older runs say nothing of when one began."""
+    for name in ("score", "env_steps", "elapsed", "mean_100"):
+        if not is_number(line[name]) and (name != "mean_100" or line[name] is not None):
+            raise ValueError(name)
+    if not is_number(line.get("began", 0)):
+        raise ValueError("began")
+
+
 def _check_summary(summary: Mapping[str, Any]) -> None:
     """Raise ValueError for what tables and pictures could not show."""
     for name in ("mean_100", "elapsed", "env_steps", "updates", "episodes", "median_env_steps_per_s"):
-        if not (summary.get(name) is None or _is_number(summary[name])):
+        if not (summary.get(name) is None or is_number(summary[name])):
             raise ValueError(name)
     if re.fullmatch(r"[a-z -]*", summary.get("reason") or "") is None:
         raise ValueError("reason")
@@ -179,14 +194,15 @@ def _check_summary(summary: Mapping[str, Any]) -> None:
         if not isinstance(played, dict):
             raise ValueError(name)
         said: list[Any] = [played.get(key) for key in ("mean", "standard_error")]  # of one game there is no error
-        if not all(one is None or _is_number(one) for one in said):
+        if not all(one is None or is_number(one) for one in said):
             raise ValueError(name)
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Tell whether `value`, read from a file, is a number that can be added to others."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
-    return abs(value) <= LARGEST if isinstance(value, int) else math.isfinite(value)
+    return abs(value) <= (LARGEST if isinstance(value, int) else _LARGEST_FLOAT)
 
 
 def _column(lines: Sequence[dict[str, Any]], name: str) -> NDArray[np.float64]:

@@ -7,7 +7,6 @@ and no name in a file gets code loaded (docs/security.md).
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 from pathlib import Path
 from typing import Any, cast
@@ -21,9 +20,10 @@ from fastdqn.options.fields import plain
 from fastdqn.options.groups import Groups, options_from
 from fastdqn.options.presets import changed
 from fastdqn.options.run import RunOptions
-from fastdqn.runs.folder import read_config, write_json, write_whole
+from fastdqn.runs.folder import read_config, read_object, write_json, write_whole
 from fastdqn.runs.weights import FILE, checksum_of, read_weights, write_weights
 from fastdqn.tools.evaluate import load_agent
+from fastdqn.tools.labels import for_markdown
 
 CONFIG, CARD = "config.json", "README.md"
 FILES = (CONFIG, FILE, CARD)
@@ -111,12 +111,12 @@ def shared_config(run: Path) -> dict[str, Any]:
 
 def card_of(run: Path, config: dict[str, Any]) -> str:
     """Return a page about a run for those who find its network: what it is, what it scored, how to play it."""
-    game, agent = config["game"]["name"], config.get("dqn", {}).get("agent")
+    game, agent, script = config["game"]["name"], config.get("dqn", {}).get("agent"), config["script"]
     title = games.title_of(games.rom_of(game)) if games.is_atari(game) else game
     about = f"{agent} " if agent else ""
     tags = ["reinforcement-learning", "deep-reinforcement-learning", "atari" if games.is_atari(game) else "gymnasium"]
     lines = ["---", "library_name: fastdqn", "pipeline_tag: reinforcement-learning", "tags:"]
-    lines += [f"- {tag}" for tag in tags] + ["---", "", f"# {title}: {about}by {config['script']}", ""]
+    lines += [f"- {tag}" for tag in tags] + ["---", "", f"# {for_markdown(f'{title}: {about}by {script}')}", ""]
     lines += ["| games | mean | standard error | how they were played |", "| ---: | ---: | ---: | --- |"]
     lines += _scores(run) or ["| - | - | - | not evaluated |"]
     own = games.named_again(game)
@@ -144,10 +144,9 @@ def _summary(run: Path) -> dict[str, Any]:
 def _read(path: Path) -> dict[str, Any]:
     """Return what a JSON file says, nothing if it is not there or damaged."""
     try:
-        said: Any = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        return read_object(path)
+    except (OSError, ValueError):
         return {}
-    return cast(dict[str, Any], said) if isinstance(said, dict) else {}
 
 
 def _scores(run: Path) -> list[str]:

@@ -85,7 +85,7 @@ def record(agent: Agent, out: Path, seed: int, epsilon: float, values: bool, max
     own = isinstance(bare, OwnEnv)
     speed = bare.metadata.get("render_fps") or OWN_FRAMES_PER_SECOND if own else FRAMES_PER_SECOND
     rate = max(1, round(speed / game.frame_skip))
-    unfinished = out.with_name(f".{out.stem}.unfinished{ending}")
+    unfinished = out.with_name(f".{out.stem}.{os.getpid()}.unfinished{ending}")
     try:
         (_write_gif if ending == ".gif" else _write_mp4)(unfinished, out, pictures(), rate)
         if process.stop_signal() and not stands[0].over and out.exists():

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from fastdqn import process
 from fastdqn.cli import resuming, scripts
 from fastdqn.errors import CheckpointError, RunError, UserError
 from fastdqn.execution.devices import prepare_device
+from fastdqn.options.presets import changed
 from tests.helpers import forks
 from tests.helpers.scripts import ROOT, TOY_CATCH, loaded, parse, script_says
 from tests.helpers.trained import TrainedRuns
@@ -320,3 +322,14 @@ def test_scripts_run_from_any_folder(tmp_path: Path) -> None:
     done = run(str(ROOT / "experiments" / "01_baseline.py"), "--game", "pnog", cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith("error: There is no Atari game called 'pnog'; did you mean pong")
+
+
+def test_a_file_is_no_reason_to_connect_to_a_cluster(runs: TrainedRuns, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(runs["09"], tmp_path / "run"))
+    saved = changed(parse("41_ppo_ranks"), {"ranks": {"engine": "ray", "engine_address": "ray://somebody:10001"}})
+    refused = r"was started by ray at ray://somebody:10001\. Its files are no reason to connect there"
+    with pytest.raises(UserError, match=refused):
+        resuming._refuse_address(run, saved, ["--resume", str(run), "--engine", "ray"])
+    resuming._refuse_address(run, saved, ["--engine-address", "None", "--engine", "None"])
+    resuming._refuse_address(run, parse("41_ppo_ranks", "--engine", "ray"), [])
+    resuming._refuse_address(run, parse("09_cuda_graph"), [])

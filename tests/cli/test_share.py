@@ -231,7 +231,7 @@ def test_by_the_hub(runs: TrainedRuns, tmp_path: Path, hub: type[FakeApi]) -> No
     assert (run / "weights.safetensors").read_bytes() == (runs["09"] / "weights.safetensors").read_bytes()
     (hub.place / "somebody" / "pong-09" / "config.json").write_text("{")
     damaged = fastdqn_says("pull", "hf:somebody/pong-09", "--runs-dir", str(tmp_path / "b"))
-    assert damaged.stderr == "error: The config.json of the run hf:somebody/pong-09 is damaged: it is no JSON.\n"
+    assert damaged.stderr == "error: The config.json of the run hf:somebody/pong-09 is damaged: it is no JSON object.\n"
     missing = fastdqn_says("pull", "hf:somebody/none")
     assert (missing.returncode, missing.stderr) == (1, "error: hf:somebody/none cannot be pulled: 404 Client Error.\n")
     for words, said in (

@@ -97,7 +97,7 @@ def note(line: str) -> None:
 
 
 def write(path: Path, said: object) -> None:
-    beside = path.with_name(f"{path.name}.unfinished")
+    beside = path.with_name(f"{path.name}.{os.getpid()}.unfinished")
     beside.write_text(json.dumps(said))
     beside.replace(path)
 

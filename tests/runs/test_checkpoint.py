@@ -79,7 +79,7 @@ def test_what_a_checkpoint_needs_is_on_the_disk_before_it_has_its_name(
     run = train("01_baseline", tmp_path, *SHORT, "--checkpoint-env-steps", "150", "--checkpoint-minutes", "None")
     first = f"{150:012}.checkpoint"
     at = done.index(("replace", first))
-    assert done[at - 1] == ("fsync", f"{first}.unfinished")
+    assert done[at - 1] == ("fsync", f"{first}.{os.getpid()}.unfinished")
     assert done[at + 1] == ("fsync", "checkpoints")
     logs = {("fsync", path.name) for path in (*run.glob("*.jsonl"), *run.glob("events.*"))}
     assert ("fsync", "episodes.jsonl") in logs & set(done[:at])
@@ -88,7 +88,7 @@ def test_what_a_checkpoint_needs_is_on_the_disk_before_it_has_its_name(
     assert {"config.json", "weights.safetensors", "summary.json"} <= set(renamed)
     for place, (what, name) in enumerate(done):
         if what == "replace":
-            assert ("fsync", f"{name}.unfinished") in done[:place]
+            assert ("fsync", f"{name}.{os.getpid()}.unfinished") in done[:place]
 
 
 def test_cut_short_at_any_byte_it_is_one_sentence(tmp_path: Path) -> None:

@@ -7,23 +7,32 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
+import filelock
+import psutil
 import pytest
 
 from fastdqn.errors import RunError, UserError
 from fastdqn.runs.folder import (
     FORMAT,
+    LOCK,
+    LOOK_SECONDS,
     RUNNING,
     UNFINISHED,
     hold,
     let_go,
+    process_named,
     read_config,
+    read_object,
+    reason_of,
     remove_unfinished,
     running_in,
     version,
     write_json,
+    write_whole,
 )
 from tests.helpers.older import older_run
 from tests.helpers.runs import make_run
@@ -83,7 +92,7 @@ def test_a_run_of_another_format_is_refused_by_the_version_that_it_names(tmp_pat
     [
         (None, "is not the folder of a run: it has no config.json"),
         ("", "is damaged"),
-        ("[]", "is damaged: it names no script"),
+        ("[]", "is damaged: it is no JSON object"),
         ("{}", "is damaged: it names no script"),
         (json.dumps({**GOOD, "run": {}}), "is damaged: it names no script, game, wrappers or seed"),
         (json.dumps({**GOOD, "run": {"seed": None}}), "is damaged: it names no script, game, wrappers or seed"),
@@ -149,9 +158,67 @@ def test_json_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest
 
 def test_what_a_killed_process_left_half_written_is_removed(tmp_path: Path) -> None:
     (tmp_path / "weights.safetensors").write_bytes(b"whole")
-    (tmp_path / f"weights.safetensors{UNFINISHED}").write_bytes(b"ha")
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    living = f"report.md.{os.getppid()}{UNFINISHED}"
+    for name in (f"a{UNFINISHED}", f"b.{gone.pid}{UNFINISHED}", f"c.{os.getpid()}{UNFINISHED}", living):
+        (tmp_path / name).write_bytes(b"ha")
+    (tmp_path / f"d.{10**30}{UNFINISHED}").write_bytes(b"ha")  # no number of a process
     remove_unfinished(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["weights.safetensors"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [living, "weights.safetensors"]
+
+
+def test_two_processes_that_write_one_file_do_not_meet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "curves.png"
+
+    def first(unfinished: Path) -> None:
+        unfinished.write_text("AAAA")
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "getpid", os.getppid)
+            write_whole(path, second)
+
+    def second(unfinished: Path) -> None:
+        unfinished.write_text("BB")
+        assert sorted(one.read_text() for one in tmp_path.iterdir()) == ["AAAA", "BB"]
+
+    monkeypatch.setattr(psutil, "pid_exists", lambda _: True)
+    write_whole(path, first)
+    assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("curves.png", "AAAA")]
+
+
+def test_who_looks_at_the_same_time_is_not_taken_for_the_run(tmp_path: Path) -> None:
+    """Whoever looks whether a run is going on has its lock for a moment."""
+    let_go(tmp_path, hold(tmp_path))
+    other = filelock.FileLock(tmp_path / LOCK, thread_local=False)
+    other.acquire()
+    release = threading.Timer(LOOK_SECONDS / 5.0, other.release)
+    release.start()
+    assert running_in(tmp_path) is None
+    release.join()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"script": "09\x1b[31m"}, {"version": "0.2.0\n"}, {"game": {"name": "a:b\u2028"}}, {"dqn": {"agent": "x\ny"}}],
+)
+def test_words_that_would_move_a_terminal_are_damage(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({**GOOD, **wrong}))
+    with pytest.raises(UserError, match=r"The config\.json of the run .* is damaged: it names no script, game,"):
+        read_config(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({**GOOD, "run": {"seed": 3, "runs_dir": "a\nb"}}))
+    read_config(tmp_path)  # a folder may be called that
+    (tmp_path / "config.json").write_text(json.dumps({**GOOD, "format": 99, "version": "\x1b[31m"}))
+    with pytest.raises(UserError, match=r"was written by another program, in a format"):
+        read_config(tmp_path)
+
+
+def test_what_is_nested_without_end_is_no_traceback(tmp_path: Path) -> None:
+    for name in ("summary.json", "running.json", "environment.json"):
+        (tmp_path / name).write_text("[" * 100_000)
+    assert reason_of(tmp_path) is None
+    assert process_named(tmp_path / RUNNING) == "another process"
+    with pytest.raises(ValueError, match="nested too deeply"):
+        read_object(tmp_path / "summary.json")
 
 
 def test_nothing_is_written_through_a_link_in_a_strangers_folder(tmp_path: Path) -> None:
@@ -160,7 +227,7 @@ def test_nothing_is_written_through_a_link_in_a_strangers_folder(tmp_path: Path)
     mine.write_text("all of it")
     for name in ("running.lock", "notes.jsonl", "checkpoints/000000000090.checkpoint"):
         (run / name).symlink_to(mine)
-        with pytest.raises(UserError, match="is a link, and a run writes into its folder"):
+        with pytest.raises(UserError, match="is a link, and what a run writes"):
             hold(run)
         running_in(run)
         (run / name).unlink()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fastdqn.errors import UserError
+from fastdqn.tools import reading
 from fastdqn.tools.reading import chosen, read_run
 from tests.helpers.folders import make_folder, make_run
 
@@ -112,3 +114,33 @@ def test_games_by_any_name_and_folders_without_a_stamp(tmp_path: Path) -> None:
     assert make_run(other, game={"name": "space_hamsters"}).game == "space_hamsters"  # another ale_py may have it
     (other / "environment.json").unlink()
     assert read_run(other).written == (other / "config.json").stat().st_mtime
+
+
+def test_a_run_that_ends_while_it_is_read_is_read_once_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its games were read before the last one was over, its summary afterwards."""
+    folder = make_folder(tmp_path / "run", scores=(1.0, 2.0, 3.0))
+    whole = (folder / "episodes.jsonl").read_text()
+    (folder / "episodes.jsonl").write_text("".join(whole.splitlines(keepends=True)[:2]))
+    lines_of = reading.whole_lines
+
+    def lines(text: str) -> list[dict[str, Any]]:
+        (folder / "episodes.jsonl").write_text(whole)
+        return lines_of(text)
+
+    with pytest.raises(UserError, match="has 2 of 3 games"):
+        read_run(folder)
+    monkeypatch.setattr(reading, "whole_lines", lines)
+    assert len(read_run(folder).episodes) == 3
+
+
+def test_what_is_odd_in_a_run_is_one_sentence(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / "run")
+    (folder / "environment.json").write_text("[" * 100_000)
+    assert read_run(folder).machine is None
+    (folder / "environment.json").write_text(json.dumps({"cores": 2, "cpu": "\x1b[31m", "gpu": None, "time": ""}))
+    assert not read_run(folder).machine
+    line = json.loads((folder / "episodes.jsonl").read_text().splitlines()[0])
+    for wrong in ({"began": None}, {"score": 1e308}, {"elapsed": 10**400}):
+        (folder / "episodes.jsonl").write_text(json.dumps({**line, **wrong}) + "\n")
+        with pytest.raises(UserError, match=r"its episodes\.jsonl is damaged"):
+            read_run(folder)

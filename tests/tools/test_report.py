@@ -305,14 +305,19 @@ def test_what_is_no_atari_100k_is_said(tmp_path: Path) -> None:
     folder = make_results(tmp_path / "a", {"pong": [1.0, 2.0]}, env_steps=5_000, score_of="training")
     make_results(folder, {"space_invaders": [100.0]}, agent="other")
     (folder / "results" / "damaged.json").write_text("{")
-    for name, strange in (("options", None), ("cores", "two")):  # sealed by whoever wrote them
-        make_results(folder, {"boxing": [1.0]}, agent=f"of-{name}", **{name: strange})
+    strange = (
+        *(("options", None), ("cores", "two"), ("score", 10**400), ("env_steps", 10**400), ("evaluation_minutes", "x")),
+        *(("evaluations", [1]), ("evaluations", {"evaluation": 5}), ("evaluations", {"evaluation": {"games": [1]}})),
+        *(("options", {"learning_rate": [1, 2]}), ("updates", "many"), ("commit", "\x1b[31m"), ("cpu", 5)),
+    )
+    for number, (name, value) in enumerate(strange):  # sealed by whoever wrote them
+        make_results(folder, {"boxing": [1.0]}, agent=f"of-{number}", **{name: value})
     said = fastdqn_says("report", str(folder)).stdout
     assert "runs of 5,000 env steps: the published agents had 100,000" in said
     assert "means of the last 100 games of the training" in said
     assert "left out, as Atari-100k has no such game: Space Invaders" in said
     assert "damaged.json is damaged: it is no JSON" in said
-    assert said.count("is damaged: it does not say what a result says") == 2
+    assert said.count("is damaged: it does not say what a result says") == len(strange)
     for words, mistake in (
         ((str(tmp_path / "none"),), "there is no such folder"),
         ((str(tmp_path),), "There is no result of a game of Atari-100k"),
@@ -358,3 +363,23 @@ def test_what_a_result_does_not_say_of_its_machine(tmp_path: Path) -> None:
     page = (tmp_path / "a" / "report.md").read_text()
     assert "| 2 of a processor, a GPU | abc |" in page
     assert "None" not in page
+
+
+def test_results_of_one_name_in_two_files_are_two(tmp_path: Path) -> None:
+    """Of two machines, say, whose runs had the same names and other seeds."""
+    for name, seed in (("a", 0), ("b", 1)):
+        make_results(tmp_path / name, {"pong": [1.0]}, seed=seed)
+        (tmp_path / name / "results" / "pong-der-0.json").rename(tmp_path / f"{name}.json")
+    (entry,) = read_report([tmp_path]).entries
+    assert [one["seed"] for one in entry.results] == [0, 1]
+
+
+def test_a_strangers_words_are_words_in_the_page(tmp_path: Path) -> None:
+    agent = "x|<script>![y](http://z/w.png)"
+    make_results(tmp_path, {"pong": [1.0]}, agent="x", asked={"game": "pong", "agent": agent, "seed": "0"})
+    (entry,) = read_report([tmp_path]).entries
+    assert fastdqn_says("report", str(tmp_path)).returncode == 0
+    page = (tmp_path / "report.md").read_text()
+    assert entry.label in ("x", agent)
+    for mark in ("x|<", "<script>", "![y]"):
+        assert mark not in page

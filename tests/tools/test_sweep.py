@@ -247,7 +247,8 @@ def test_results_that_are_no_good_are_set_aside(tmp_path: Path) -> None:
     assert len(said) == 4
     assert "plan.json is damaged; it is now plan.json.set-aside" in said[0]
     assert (
-        "pong-0.json is damaged: it is no JSON; it is now pong-0.json.set-aside, and the run is done again." in said[1]
+        "pong-0.json is damaged: it is no JSON object; it is now pong-0.json.set-aside, and the run is done again."
+        in said[1]
     )
     assert "pong-1.json is damaged: its checksum is wrong; it is now pong-1.json.set-aside" in said[2]
     assert "pong-2.json is the result of another run: it has --seed 3, not 2" in said[3]
@@ -568,3 +569,33 @@ def test_progress_is_towards_the_limit_that_comes_first(tmp_path: Path, limits: 
     (tmp_path / "run" / "config.json").write_text(json.dumps({"run": limits}))
     (tmp_path / "run" / "speed.jsonl").write_text('{"env_steps": 100, "elapsed": 540.0}\n')
     assert progress_of(tmp_path) == pytest.approx(share)
+
+
+def test_nothing_is_removed_or_written_through_links_in_a_sweep(tmp_path: Path) -> None:
+    """A sweep may come from a stranger: a link in it would lead to files of one's own."""
+    mine = tmp_path / "mine"
+    (mine / "run" / "checkpoints").mkdir(parents=True)
+    (mine / "run" / "config.json").write_text("{}")
+    (mine / "run" / "checkpoints" / "1.checkpoint").write_text("dear")
+    (mine / "notes").write_text("dear, too")
+    words = ("--games", "pong", "--", "--seconds", "0")
+    job = tmp_path / "sweep" / "runs" / "pong-0"
+    for number, (link, target) in enumerate(
+        (
+            *((job, mine), (job / "output.log", mine / "notes"), (job / "r", mine / "run")),
+            *((tmp_path / "sweep" / ".probe", mine / "notes"), (tmp_path / "sweep" / "results", mine)),
+            (tmp_path / "sweep" / "results" / "pong-0.json", mine / "notes"),
+        )
+    ):
+        shutil.rmtree(tmp_path / "sweep", ignore_errors=True)
+        link.parent.mkdir(parents=True)
+        link.symlink_to(target)
+        if link == job / "r":
+            (job / "ended.json").write_text(json.dumps({"run": "r"}))
+        done = swept(tmp_path / "sweep", *words)
+        assert done.returncode == (1 if number < 3 else 2), done.stderr
+        assert f"{link} is a link, and what a run writes would go where it leads" in done.stderr
+        assert "Traceback" not in done.stderr
+        assert (mine / "run" / "checkpoints" / "1.checkpoint").read_text() == "dear"
+        assert (mine / "notes").read_text() == "dear, too"
+        assert sorted(path.name for path in mine.iterdir()) == ["notes", "run"]

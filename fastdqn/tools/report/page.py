@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fastdqn.envs.games import title_of
+from fastdqn.tools.labels import for_markdown
 from fastdqn.tools.report.metrics import NAMES, Interval, aggregates_of, intervals_of
 from fastdqn.tools.report.published import REFERENCES, Published, about, published
 from fastdqn.tools.report.read import Entry, Report
@@ -52,10 +53,12 @@ def of_runs(one: Published, games: tuple[str, ...]) -> tuple[str, ...]:
 def markdown(report: Report, intervals: Mapping[str, Mapping[str, Interval]], picture: str) -> str:
     """Return the report as Markdown; `picture` is the name of the picture beside it."""
     games, parts = games_of(report), partial(report)
-    lines = [f"# Atari-100k: {', '.join(entry.label for entry in report.entries)}", ""]
+    lines = [f"# Atari-100k: {for_markdown(', '.join(entry.label for entry in report.entries))}", ""]
     if parts:
-        lines += [f"**PARTIAL: no result of Atari-100k as a whole.** {sentence}." for sentence in parts] + [""]
-    lines += [f"- {note}" for note in report.notes] + ([""] if report.notes else [])
+        lines += [
+            f"**PARTIAL: no result of Atari-100k as a whole.** {for_markdown(sentence)}." for sentence in parts
+        ] + [""]
+    lines += [f"- {for_markdown(note)}" for note in report.notes] + ([""] if report.notes else [])
     if games:
         whole = "the 26 games" if games == atari_26() else f"{len(games)} of the 26 games alone"
         lines += [f"## Aggregates over {whole}", ""]
@@ -114,6 +117,8 @@ def csv_of(report: Report) -> str:
 
 def _aggregates(report: Report, intervals: Mapping[str, Mapping[str, Interval]], games: tuple[str, ...]) -> list[str]:
     headings, rows = table_rows(report, intervals)
+    for row, _ in zip(rows, report.entries, strict=False):  # those of others are of the package
+        row[0] = for_markdown(row[0])
     lines = _table(headings, rows, left=1)
     lines += [
         "Human-normalised: 0 is random play, 1 a person; of the optimality gap less is better. In brackets 95% "
@@ -129,7 +134,7 @@ def _aggregates(report: Report, intervals: Mapping[str, Mapping[str, Interval]],
 
 def _by_game(report: Report) -> list[str]:
     everybody = list(published().values())
-    headings = ["game", *(entry.label for entry in report.entries), *(one.label for one in everybody)]
+    headings = ["game", *(for_markdown(entry.label) for entry in report.entries), *(one.label for one in everybody)]
     rows: list[list[str]] = []
     for game in atari_26():
         own: list[str] = []
@@ -150,7 +155,8 @@ def _cost(entries: Sequence[Entry]) -> list[str]:
         machines = sorted({_machine(one) for one in entry.results})
         commits = sorted({str(one.get("commit") or "-") for one in entry.results})
         cells = [f"{entry.median_minutes:,.1f} min", f"{entry.hours:,.1f} h", f"{entry.core_hours:,.1f}"]
-        rows.append([entry.label, str(len(entry.results)), *cells, "; ".join(machines), ", ".join(commits)])
+        where = [for_markdown(said) for said in ("; ".join(machines), ", ".join(commits))]
+        rows.append([for_markdown(entry.label), str(len(entry.results)), *cells, *where])
     lines = _table(["agent", "runs", "a run, median", "all runs", "core hours", "cores", "commit"], rows, left=1)
     rows = [[f"{one.label} [{one.cost_mark}]", one.cost] for one in published().values() if one.cost]
     return [*lines, *_table(["published", "a run"], rows, left=2)]

@@ -15,7 +15,7 @@ import filelock
 
 from fastdqn import process
 from fastdqn.errors import RunError, UserError
-from fastdqn.runs.folder import process_named, remove_unfinished, write_json
+from fastdqn.runs.folder import process_named, refuse_links, remove_unfinished, write_json
 from fastdqn.terminal import complain, console, typed
 from fastdqn.tools.sweep.jobs import Job, Outcome, progress_of
 from fastdqn.tools.sweep.plan import RUNNING, Task, atari_26, read_plan, write_plan
@@ -71,7 +71,7 @@ def run_sweep(
         0 after all have ended well, 1 if some have failed, 128 + its number after a signal.
 
     Raises:
-        UserError: another process is at this sweep, or the folder has one of another script.
+        UserError: another process is at this sweep, the folder has one of another script, or there are links in it.
         RunError: the folder cannot be written to.
     """
     script = path.stem
@@ -82,6 +82,7 @@ def run_sweep(
         check(missing)  # before they are planned, and before there is a folder: what is refused is no part of the sweep
     with saving(folder), process.running():
         folder.mkdir(parents=True, exist_ok=True)
+        refuse_links((*folder.glob("*"), *folder.glob(".probe"), *(folder / RESULTS).glob("*")))
         with only_one(folder):
             for place in (folder, folder / RESULTS):  # of a sweep that was killed
                 remove_unfinished(place)

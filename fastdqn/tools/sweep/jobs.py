@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import filelock
 
-from fastdqn.errors import CheckpointError, RunError
+from fastdqn.errors import CheckpointError, RunError, UserError
 
 if TYPE_CHECKING:
     from fastdqn.tools.sweep.plan import Task
@@ -73,9 +73,14 @@ def run_job(job: Job, cores: Sequence[int] | int, stopping: Callable[[], bool]) 
     Raises:
         OSError: its folder cannot be written to.
     """
-    from fastdqn.tools.sweep.results import result_of  # not at the top: a worker is to begin at once
+    from fastdqn.runs.folder import refuse_links  # not at the top: a worker is to begin at once
+    from fastdqn.tools.sweep.results import result_of
 
     name, said, anew = job.task.name, "", None
+    try:
+        refuse_links((job.folder, *job.folder.glob("*")))
+    except UserError as error:
+        return Outcome(name, 1, str(error), None)
     if not _alone(job.folder, stopping):
         return Outcome(name, 1, f"another process still runs in {job.folder}", None)
     _prepare(job)
@@ -128,9 +133,11 @@ def progress_of(folder: Path) -> float:
     """Return which share of its env steps, or of its minutes if that is more, the newest run in a job's folder has
     made; 0 where that is not known.
     """
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, IndexError):
+    from fastdqn.runs.folder import read_object
+
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, IndexError, RecursionError):
         run = runs_in(folder)[-1]
-        limits = json.loads((run / "config.json").read_text(encoding="utf-8"))["run"]
+        limits = read_object(run / "config.json")["run"]
         made = json.loads(last_line(run / "speed.jsonl"))
         most, minutes = limits["max_env_steps"], limits.get("max_minutes")
         shares = [made["env_steps"] / most if most else 0.0, made["elapsed"] / (60.0 * minutes) if minutes else 0.0]
@@ -169,7 +176,7 @@ def _alone(folder: Path, stopping: Callable[[], bool]) -> bool:
 
 def _prepare(job: Job) -> None:
     """Make the folder of a job; one of a run with other options, whose plan has gone, is set aside."""
-    from fastdqn.runs.folder import remove_unfinished, write_json
+    from fastdqn.runs.folder import read_object, remove_unfinished, write_json
     from fastdqn.tools.sweep.plan import set_aside
 
     remove_unfinished(job.folder)
@@ -177,7 +184,7 @@ def _prepare(job: Job) -> None:
     if path.exists():
         said: Any = None
         with contextlib.suppress(ValueError):
-            said = json.loads(path.read_text(encoding="utf-8"))
+            said = read_object(path)
         if said == job.task.asked:
             return
         set_aside(job.folder)
@@ -203,9 +210,10 @@ def _attempts(folder: Path) -> Iterator[tuple[str, ...]]:
 
 def _ended(folder: Path) -> Path | None:
     """Return the run that has ended well in a job's folder."""
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        said: Any = json.loads((folder / ENDED).read_text(encoding="utf-8"))
-        run = folder / Path(str(said["run"])).name
+    from fastdqn.runs.folder import read_object
+
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        run = folder / Path(str(read_object(folder / ENDED)["run"])).name
         return run if (run / "config.json").exists() else None
     return None
 

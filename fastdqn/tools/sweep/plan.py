@@ -17,7 +17,7 @@ from fastdqn.errors import UserError
 from fastdqn.options.fields import changes_learning
 from fastdqn.options.groups import Groups, flag_of
 from fastdqn.options.presets import preset_for
-from fastdqn.runs.folder import write_json
+from fastdqn.runs.folder import is_words, write_json
 
 ATARI_26 = "atari-26"
 """Stands for the games of Atari-100k (Kaiser et al. 2020)."""
@@ -197,9 +197,9 @@ def read_plan(folder: Path) -> dict[str, Any] | None:
     try:
         said: Any = json.loads((folder / PLAN).read_text(encoding="utf-8"))
         tasks: Any = said["tasks"]
-        good = said["format"] == FORMAT and isinstance(said["script"], str) and isinstance(tasks, list)
+        good = said["format"] == FORMAT and is_words(said["script"]) and isinstance(tasks, list)
         for one in cast(list[Any], tasks):
-            good = good and isinstance(one["name"], str) and is_words(one["asked"])
+            good = good and is_words(one["name"]) and are_words(one["asked"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return cast(dict[str, Any], said) if good else None
@@ -213,11 +213,11 @@ def difference(theirs: Mapping[str, str], ours: Mapping[str, str]) -> str:
     return f"--{option} {theirs[option]}, " + (f"not {ours[option]}" if option in ours else "which is not asked for")
 
 
-def is_words(said: Any) -> bool:
-    """Tell whether `said` names words by words."""
+def are_words(said: Any) -> bool:
+    """Tell whether `said` names words by words, all of which can be shown."""
     if not isinstance(said, dict):
         return False
-    return all(isinstance(one, str) for pair in cast(dict[Any, Any], said).items() for one in pair)
+    return all(is_words(one) for pair in cast(dict[Any, Any], said).items() for one in pair)
 
 
 def set_aside(path: Path) -> Path:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import statistics
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,9 +12,9 @@ from typing import Any, NamedTuple, cast
 
 from fastdqn.errors import RunError, UserError
 from fastdqn.options.groups import as_of_now, learnt_by
-from fastdqn.runs.folder import write_json
-from fastdqn.tools.reading import read_run
-from fastdqn.tools.sweep.plan import FORMAT, PLAN, RUNNING, Task, difference, is_words, set_aside
+from fastdqn.runs.folder import is_words, read_object, write_json
+from fastdqn.tools.reading import is_number, read_run
+from fastdqn.tools.sweep.plan import FORMAT, PLAN, RUNNING, Task, are_words, difference, set_aside
 
 FOLDER = "results"
 _WHAT = "result of a fastdqn sweep"
@@ -55,13 +54,13 @@ def result_of(script: str, task: Task, run: Path, cores: int) -> dict[str, Any]:
     summary, config = data.summary, data.config
     machine: dict[str, Any] = {}
     with contextlib.suppress(OSError, ValueError):
-        machine = json.loads((run / "environment.json").read_text(encoding="utf-8"))
+        machine = read_object(run / "environment.json")
     processes = [*machine.get("earlier", []), machine]
     evaluations = _evaluations(summary)
     own = [name for name in evaluations if name not in _LAST]
     judged = next((name for name in (*own, *_LAST) if name in evaluations), _TRAINING)
     score = data.mean_100 if judged == _TRAINING else evaluations[judged]["mean"]
-    if not _is_number(score):
+    if not is_number(score):
         raise RunError(f"The run {run} has no score: it has finished no game, and was not evaluated.")
     said: dict[str, Any] = {
         "script": script,
@@ -113,14 +112,13 @@ def read_result(path: Path) -> dict[str, Any]:
         UserError: it is damaged, or none.
     """
     try:
-        said: Any = json.loads(path.read_text(encoding="utf-8"))
+        result = read_object(path)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}.") from error
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path} is damaged: it is no JSON.") from error
-    if not isinstance(said, dict) or cast(dict[str, Any], said).get("what") != _WHAT:
+    except ValueError as error:
+        raise UserError(f"{path} is damaged: it is no JSON object.") from error
+    if result.get("what") != _WHAT:
         raise UserError(f"{path} is no result of a sweep.")
-    result = cast(dict[str, Any], said)
     if result.get("format") != FORMAT:
         raise UserError(
             f"{path} is a result in format {str(result.get('format'))[:20]}, which this version does not read."
@@ -178,7 +176,9 @@ def found_in(folder: Path, script: str, tasks: Sequence[Task], planned: bool) ->
 
 
 def results_in(folder: Path) -> Found:
-    """Return all results in a sweep's folder, or in a folder of results; what cannot be read has a sentence."""
+    """Return all results in a sweep's folder, or in a folder of results, by the names of their files; what cannot be
+    read has a sentence.
+    """
     place = folder / FOLDER if (folder / FOLDER).is_dir() else folder
     found = Found({}, [])
     for path in sorted(place.glob("*.json")):
@@ -189,7 +189,7 @@ def results_in(folder: Path) -> Found:
         except UserError as error:
             found.notes.append(str(error))
             continue
-        found.results[result["name"]] = result
+        found.results[path.stem] = result  # two of one name are two
     return found
 
 
@@ -200,7 +200,7 @@ def _evaluations(summary: dict[str, Any]) -> dict[str, dict[str, Any]]:
     for name, said in summary.items():
         if isinstance(said, dict):
             one = cast(dict[str, Any], said)
-            if _is_number(one.get("mean")):
+            if is_number(one.get("mean")):
                 found[name] = {key: value for key, value in one.items() if key in kept}
     return found
 
@@ -208,7 +208,7 @@ def _evaluations(summary: dict[str, Any]) -> dict[str, dict[str, Any]]:
 def _evaluation_minutes(evaluations: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     """Return the minutes of all evaluations; nothing if one does not say how long it was."""
     seconds: list[Any] = [one.get("seconds") for one in evaluations]
-    return {"evaluation_minutes": round(sum(seconds) / 60.0, 3)} if all(map(_is_number, seconds)) else {}
+    return {"evaluation_minutes": round(sum(seconds) / 60.0, 3)} if all(map(is_number, seconds)) else {}
 
 
 def _each(processes: Sequence[Mapping[str, Any]], name: str) -> str | None:
@@ -219,16 +219,27 @@ def _each(processes: Sequence[Mapping[str, Any]], name: str) -> str | None:
 def _is_whole(result: dict[str, Any]) -> bool:
     """Tell whether a result has what is read from it, each of its type."""
     try:
-        words = all(isinstance(result[name], str) for name in ("script", "name", "game", "score_of", "ended"))
-        numbers = all(_is_number(result[name]) for name in ("score", "minutes", "seed", "env_steps"))
-        others = isinstance(result["agent"], str | None) and isinstance(result.get("options", {}), dict)
-        return words and numbers and others and is_words(result["asked"]) and _is_number(result.get("cores") or 1)
+        good = all(is_words(result[name]) for name in ("script", "name", "game", "score_of", "ended"))
+        good = good and all(is_number(result[name]) for name in ("score", "minutes", "seed", "env_steps"))
+        good = good and all(is_words(result.get(name) or "") for name in ("agent", "cpu", "gpu", "commit"))
+        good = good and all(is_number(result.get(name) or 0) for name in ("evaluation_minutes", "updates", "cores"))
+        return good and "agent" in result and are_words(result["asked"]) and _says_how(result)
     except KeyError:
         return False
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+def _says_how(result: Mapping[str, Any]) -> bool:
+    """Tell whether what a result says of options and evaluations, if anything, is of its type."""
+    options, evaluations = result.get("options", {}), result.get("evaluations", {})
+    if not isinstance(options, dict) or not isinstance(evaluations, dict):
+        return False
+    plain = all(one is None or isinstance(one, str | int | float) for one in cast(dict[str, Any], options).values())
+    each = list(cast(dict[str, Any], evaluations).values())
+    return plain and all(
+        isinstance(one, dict)
+        and all(is_number(cast(dict[str, Any], one).get(name) or 0) for name in ("games", "epsilon"))
+        for one in each
+    )
 
 
 def _checksum(said: dict[str, Any]) -> str:
