@@ -9,8 +9,8 @@ played by a process of its own, many rounds before either looks at the other.
 
 The rest is settings (the agent pong-fast, and fastdqn/options/presets.py). It learns lambda-returns of the values that
 an average of the weights gave while it played, all recomputed now and then, on two cores in the background, so that no
-target network is asked; samples are drawn by priority, from the newest env steps alone. Frames are centered, the
-learning rate falls once the agent wins, and of Pong's screen the playing area is shown, at 60x60 (--crop).
+target network is asked; samples are drawn by priority, from the newest env steps alone. Frames are centered. Once the
+agent wins, the learning rate falls and gamma rises. Of Pong's screen the playing area is shown, at 60x60 (--crop).
 
 And all that can wait is done while the emulators play: once there are frames, actions are chosen and sent, and only
 then is the step stored, counted and learnt from.
@@ -77,7 +77,7 @@ def train(options: Options) -> Run:
     )
     assert isinstance(games, InFlight)
     halves = games if isinstance(games, Halves) else None
-    waits = freeze.describe(options.update.final_learning_rate)
+    waits = freeze.describe(options.update.final_learning_rate, options.returns.final_gamma)
     batch_size = dqn.batch_size * steps
     threads = Threads(
         *(learner, games.obs_shape, games.num_actions, batch_size, games.num_envs, REFRESHED_AT_ONCE),

@@ -57,7 +57,7 @@ from fastdqn.replay.returns import ReturnReplay
 from fastdqn.replay.ring import MOST_ACTIONS, FrameReplay
 from fastdqn.replay.stacks import GameStacks
 from fastdqn.replay.transitions import TransitionList
-from fastdqn.schedules import linear
+from fastdqn.schedules import geometric, linear
 from fastdqn.seam import Descent
 from fastdqn.seeds import Seeds, as_int, seeds_of, torch_generator
 
@@ -198,7 +198,7 @@ def games_on_device(
         learner,
         replay,
         policy,
-        schedule_of(dqn, update, parts, learner, replay),
+        schedule_of(dqn, update, parts, learner, replay, returns),
         Diagnostics(learner, replay, reported.report_env_steps, reported.held_out, as_int(seeds.reports)),
         tuple(notes),
     )
@@ -368,9 +368,14 @@ def schedule_of(
     parts: PartOptions | None,
     learner: DQNLearner,
     replay: DeviceReplay,
+    returns: ReturnOptions | None = None,
 ) -> Schedule:
-    """Return what sets, at an env step, all that changes with env steps: the learning rate, and priorities' beta."""
+    """Return what sets, at an env step, all that changes with env steps: the learning rate, gamma, and priorities'
+    beta.
+    """
     final = None if update is None else update.final_learning_rate
+    last_gamma = None if returns is None else returns.final_gamma
+    frames = replay.frames if isinstance(replay, PrioritizedReplay) else replay
     over = 1 if update is None else update.learning_rate_decay
     written: dict[str, float] = {}  # writing to a device costs a part of a step, even what is there already
 
@@ -380,9 +385,11 @@ def schedule_of(
             written[name] = value
 
     def schedule(env_steps: int, decaying: int | None = None) -> None:
+        since = env_steps if decaying is None else decaying
         if final is not None:
-            since = env_steps if decaying is None else decaying
             write("learning rate", linear(since, dqn.learning_rate, final, over), learner.set_learning_rate)
+        if last_gamma is not None and isinstance(frames, ReturnReplay):
+            write("gamma", 1.0 - geometric(since, 1.0 - dqn.gamma, 1.0 - last_gamma, over), frames.set_gamma)
         if parts is not None and isinstance(replay, PrioritizedReplay):
             first, last, rising = parts.importance_exponent, parts.importance_final, parts.importance_decay
             beta = first if rising is None else linear(env_steps, first, last, rising)
@@ -408,7 +415,8 @@ def _learning(
     final = None if update is None else update.final_learning_rate
     average = None if agent is None else agent.target_average
     distributional, whole = parts is not None and parts.distributional, None if returns is None else returns.describe()
-    return dqn.describe(1 if pace is None else pace.steps, final, average, distributional, whole)
+    last_gamma = None if returns is None else returns.final_gamma
+    return dqn.describe(1 if pace is None else pace.steps, final, average, distributional, whole, last_gamma)
 
 
 def _player_of(

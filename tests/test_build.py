@@ -124,6 +124,28 @@ def test_beta_rises_over_the_whole_run_and_no_further_than_asked_for() -> None:
     assert betas_of("dopamine-rainbow") == pytest.approx([0.5] * 4)
 
 
+def test_gamma_moves_while_the_learning_rate_does() -> None:
+    games: Any = SimpleNamespace(obs_shape=SHAPE, num_envs=8, num_actions=6, newest=np.zeros((8, *SHAPE[1:]), np.uint8))
+    words = ("--replay-size", "4000", "--replay-initial", "600", "--learning-rate-decay", "1000", "--gamma", "0.96")
+    options = parse("11_pong_in_seconds", *words, "--final-gamma", "0.99", "--device", "cpu")
+    replay: Any = build_device_replay(seeds_of(0), options.dqn, games, CPU, options.parts, options.returns)
+    learner = learner_from(groups_of(options))
+    schedule = schedule_of(options.dqn, options.update, options.parts, learner, replay, options.returns)
+    found: list[float] = []
+    for env_step, decaying in ((0, 0), (9000, 0), (9500, 500), (10_000, 1000), (20_000, 11_000)):
+        schedule(env_step, decaying)
+        found.append(replay.frames._gamma)
+    assert found == pytest.approx([0.96, 0.96, 0.98, 0.99, 0.99])
+    said = options.freeze.describe(options.update.final_learning_rate, options.returns.final_gamma)
+    assert said == ("the learning rate and gamma stay until the agent has won 75% of its last 100 points",)
+    assert options.freeze.describe(None, None) == ()
+    assert options.freeze.describe(None, 0.99)[0].startswith("gamma stays until")
+    with pytest.raises(UserError, match=r"^--final-gamma must be at least 0 and below 1, not 1"):
+        parse("11_pong_in_seconds", "--final-gamma", "1")
+    with pytest.raises(UserError, match=r"^--final-gamma moves 1 - gamma by a factor, which leaves --gamma 1"):
+        parse("11_pong_in_seconds", "--gamma", "1")
+
+
 def test_every_script_says_what_it_learns_from_and_when_it_stops() -> None:
     words = ("--replay-size", "1000", "--replay-initial", "100", "--max-env-steps", "2000")
     for script in ("01_baseline", "02_play_steps"):
@@ -163,7 +185,7 @@ def test_a_run_says_what_it_learns_from() -> None:
     assert said("11_pong_in_seconds", "--device cpu --max-minutes 9 --target-average 0.005 --refresh-delay 0.5") == (
         "learns by agent pong-fast: Adam 0.0007 moving to 0.0001, 4 samples for each env step (batch 64 every 16), "
         "lambda-returns (0.9, blocks of 64 env steps a game, anew every 2,048 env steps in 4 turns, in use 1,024 "
-        "later), gamma 0.98, no "
+        "later), gamma 0.98 moving to 0.99, no "
         "target network, played by an average of the weights, to which each update adds 0.005, epsilon 1 to 0.02",
         "parts: nature network with initial weights by xavier, prioritized (alpha 0.6, beta 0)",
         "stops when the mean of 100 games is above 18, or after 3,000,000 env steps, or after 9 minutes",

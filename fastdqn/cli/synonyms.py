@@ -105,7 +105,7 @@ _SCRIPTS = {
     "prioritized priority-exponent priority-floor priority-measure importance-exponent importance-final "
     "importance-decay distributional atoms value-min value-max",
     "11": "freeze-share freeze-slack decay-share",
-    "11 and 12": "block-steps refresh-env-steps refresh-turns refresh-delay",
+    "11 and 12": "block-steps refresh-env-steps refresh-turns refresh-delay final-gamma",
     "12": "reset-updates reset-keep reset-until first-n-step first-gamma horizon-updates evaluation-games "
     "evaluation-envs final-average",
     "20 and 21": "pieces",

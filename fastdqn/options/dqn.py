@@ -108,9 +108,10 @@ class DQNOptions:
         target_average: float | None,
         distributional: bool,
         returns: str | None = None,
+        final_gamma: float | None = None,
     ) -> str:
         """Return one line that says what is learnt from, with so many env steps for each update; `returns` are those
-        that take the place of n-step returns and a target network.
+        that take the place of n-step returns and a target network, and `final_gamma` is where gamma moves to.
         """
         rate = f"{'Adam' if self.optimizer == 'adam' else 'RMSProp'} {self.learning_rate:g}"
         pace = f" (batch {steps * self.batch_size} every {steps})" if steps > 1 else ""
@@ -127,7 +128,7 @@ class DQNOptions:
             "clipped errors" if self.loss == "clipped" and not distributional else "",
             f"{self.batch_size} samples for each env step{pace}",
             returns or f"{self.n_step} step{'s' if self.n_step > 1 else ''}",
-            f"gamma {self.gamma:g}",
+            f"gamma {self.gamma:g}" if final_gamma is None else f"gamma {self.gamma:g} moving to {final_gamma:g}",
             target,
             f"epsilon {self.epsilon_start:g} to {self.epsilon_final:g}" if self.epsilon_start > 0 else "no epsilon",
         ]

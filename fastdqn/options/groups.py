@@ -159,6 +159,8 @@ class Groups:
                 f"{option} contradicts --trace-decay {returns.trace_decay:g}, which learns lambda-returns without a "
                 "target network; --trace-decay None turns them off."
             )
+        if returns.final_gamma is not None and dqn.gamma == 1.0:
+            raise UserError("--final-gamma moves 1 - gamma by a factor, which leaves --gamma 1 where it is: give less.")
         if self.resets is not None and (self.resets.first_n_step, self.resets.first_gamma) != (None, None):
             raise UserError(
                 f"--first-n-step and --first-gamma contradict --trace-decay {returns.trace_decay:g}: lambda-returns "

@@ -29,7 +29,8 @@ def refuse_idle(groups: Groups, asked: Collection[str]) -> None:
         UserError: with what to leave out.
     """
     update, sac = groups.update, groups.sac
-    stays = update is not None and update.final_learning_rate is None
+    moves = groups.returns is not None and groups.whole_returns and groups.returns.final_gamma is not None
+    stays = update is not None and update.final_learning_rate is None and not moves
     if stays and "--learning-rate-decay" in asked:
         raise UserError(
             "--learning-rate-decay says how fast the learning rate moves to --final-learning-rate; give both."
@@ -96,7 +97,7 @@ def _all(groups: Groups) -> Iterator[_Idle]:
             yield _Idle("--loss", "distributions are learnt by their cross-entropy")
     if returns is not None and not whole:
         yield _Idle(
-            "--block-steps --refresh-env-steps --refresh-turns --refresh-delay",
+            "--block-steps --refresh-env-steps --refresh-turns --refresh-delay --final-gamma",
             "there are no lambda-returns, which --trace-decay asks for",
         )
     if returns is not None and whole and returns.refresh_env_steps is None:

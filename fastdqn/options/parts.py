@@ -116,6 +116,10 @@ class ReturnOptions:
     refresh_delay: float = 0.0
     """Share of --refresh-env-steps after which the values of a refresh count, from 0 up to 1; the first has no delay.
     Where PyTorch has one thread and the process another core, they are computed there meanwhile, else at once."""
+    final_gamma: float | None = None
+    """Discount to which --gamma moves within --learning-rate-decay, when the learning rate does (1 - gamma by the same
+    factor each env step): an agent that wins looks further ahead then, and risks less for a point that comes sooner. By
+    default it stays."""
 
     def check(self) -> None:
         """Raise UserError for a value out of range."""
@@ -124,6 +128,8 @@ class ReturnOptions:
         at_least(self.refresh_env_steps, 1, "--refresh-env-steps")
         between(self.refresh_turns, 1, 1_000_000, "--refresh-turns")
         between(self.refresh_delay, 0.0, 0.99, "--refresh-delay")
+        if self.final_gamma is not None and not 0.0 <= self.final_gamma < 1.0:
+            raise UserError(f"--final-gamma must be at least 0 and below 1, not {self.final_gamma:g}.")
 
     @property
     def delay(self) -> int:
@@ -150,14 +156,17 @@ class FreezeOptions:
     """A trial begins once the agent has won --freeze-share less this of its last points; one that fails costs
     little."""
     decay_share: float | None = None
-    """The learning rate stays until the agent has won this share of its last 100 points; then --learning-rate-decay
-    begins. None to begin at once."""
+    """The learning rate, and gamma, stay until the agent has won this share of its last 100 points; then
+    --learning-rate-decay begins. None to begin at once."""
 
-    def describe(self, final_learning_rate: float | None) -> tuple[str, ...]:
-        """Return a line that says when the learning rate moves to its last value, if it waits for that."""
-        if final_learning_rate is None or self.decay_share is None:
+    def describe(self, final_learning_rate: float | None, final_gamma: float | None = None) -> tuple[str, ...]:
+        """Return a line that says when learning rate and gamma move to their last values, if they wait for that."""
+        moving = {"the learning rate": final_learning_rate, "gamma": final_gamma}
+        names = [name for name, final in moving.items() if final is not None]
+        if not names or self.decay_share is None:
             return ()
-        return (f"the learning rate stays until the agent has won {self.decay_share:.0%} of its last 100 points",)
+        stay = "stays" if len(names) == 1 else "stay"
+        return (f"{' and '.join(names)} {stay} until the agent has won {self.decay_share:.0%} of its last 100 points",)
 
     def check(self) -> None:
         """Raise UserError for a value out of range."""

@@ -117,6 +117,10 @@ class ReturnReplay(FrameReplay):
             self._look_back(self._host_head, self._host_known)
             self._know(self._host_head)
 
+    def set_gamma(self, gamma: float) -> None:
+        """Discount by `gamma` in all returns that are computed from now on."""
+        self._gamma = gamma
+
     @property
     def stale(self) -> bool:
         """Whether a refresh is due."""

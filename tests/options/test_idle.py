@@ -30,6 +30,8 @@ from tests.helpers.scripts import RAINBOW_CATCH, command, only_run, parse, train
         ("11_pong_in_seconds", "--freeze-share None --freeze-slack 0.1", "--freeze-slack"),
         ("11_pong_in_seconds", "--refresh-env-steps None --refresh-turns 3", "--refresh-turns"),
         ("12_atari_100k", "--agent der --refresh-delay 0.5", "--refresh-delay"),
+        ("12_atari_100k", "--agent der --final-gamma 0.99", "--final-gamma"),
+        ("12_atari_100k", "--agent 100k-fast --final-gamma 0.99 --learning-rate-decay 9", ""),
         ("12_atari_100k", "--agent 100k-fast --refresh-delay 0.5 --refresh-turns 2", ""),
         ("12_atari_100k", "--agent der --reset-keep 0.2 --refresh-env-steps 9", "--refresh-env-steps --reset-keep"),
         ("12_atari_100k", "--reset-updates 9000 --reset-keep 0.2 --horizon-updates 50", "--horizon-updates"),

@@ -269,6 +269,23 @@ def test_a_refresh_computes_all_returns_anew(count: int, monkeypatch: pytest.Mon
     assert seen > (10 if count == 10 else 25)
 
 
+def test_another_gamma_counts_from_the_next_refresh_on() -> None:
+    """For all that is stored: then there is no telling which one it was before."""
+    found: list[torch.Tensor] = []
+    for first in (GAMMA, 0.99):
+        replay, history = ReturnReplay(0.8, BLOCK, 9, 64 * GAMES, GAMES, (6, 6), 2, first, CPU, 0), History(7)
+        replay.reset(history.frames())
+        for _ in range(4 * BLOCK + 1):
+            history.step(replay)
+        before = replay._return.clone()
+        replay.set_gamma(0.99)
+        assert torch.equal(replay._return, before)
+        replay.refresh(values_of)
+        found.append(replay._return.clone())
+        assert not torch.equal(found[-1], before)
+    assert torch.equal(*found)
+
+
 def test_refreshes_in_turns_evaluate_one_row_of_so_many(tmp_path: Path) -> None:
     """The first evaluates all; then each row has its turn within as many refreshes as there are turns. A checkpoint
     knows whose turn it is.
