@@ -30,8 +30,8 @@ NEWEST = Sources(
     ladder_gpu=("20261127-223413-fps-cuda", "20261127-223622-fps-cuda"),
     steps="20261121-123913-sweep-cpu",
     parts="20261122-201750-sweep-cpu",
-    pong=(Setting("11", "pong-11-xavier-zen4-seed", (0, 1, 2, 3, 4)),),
-    pong_more=(Setting("11", "pong-11-xavier-zen4-seed", (30, 31, 32, 33, 34)),),
+    pong=(Setting("11", "pong-11-gamma-zen4-seed", (0, 1, 2, 3, 4)),),
+    pong_more=(),
     pong_gpu=(
         Setting("11", "pong-11-h200-seed", (0, 1, 2, 3, 4)),
         Setting("11", "pong-11-h100-seed", (0, 1)),

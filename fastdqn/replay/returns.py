@@ -213,7 +213,8 @@ class ReturnReplay(FrameReplay):
             there = self._times(new.rows).unsqueeze(1) >= self._oldest()
             tensors = [(values * there).cpu() for values in (new.value, new.taken)]
             mine |= {"new": tensors, "rows": [new.rows.start, new.rows.stop, new.rows.step], "due": new.due}
-        return {**super().state(), **mine, "refreshed": self._refreshed, "refreshes": self._refreshes}
+        kept = {"refreshed": self._refreshed, "refreshes": self._refreshes, "gamma": self._gamma}
+        return {**super().state(), **mine, **kept}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Hold what a replay of the same size held."""
@@ -222,6 +223,7 @@ class ReturnReplay(FrameReplay):
         self._know(int(state["known"]))
         self._refreshed = int(state["refreshed"])
         self._refreshes = int(state.get("refreshes", self._refreshed > 0))  # older ones are not counted
+        self._gamma = float(state.get("gamma", self._gamma))  # before the next block is over, which may be at once
         self._new = None
         if "rows" in state:  # not in older ones, whose next refresh has them
             value, taken = [tensor.to(self.device) for tensor in state["new"]]

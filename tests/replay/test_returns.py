@@ -269,8 +269,8 @@ def test_a_refresh_computes_all_returns_anew(count: int, monkeypatch: pytest.Mon
     assert seen > (10 if count == 10 else 25)
 
 
-def test_another_gamma_counts_from_the_next_refresh_on() -> None:
-    """For all that is stored: then there is no telling which one it was before."""
+def test_another_gamma_counts_from_the_next_refresh_on(tmp_path: Path) -> None:
+    """For all that is stored: then there is no telling which one it was before. A checkpoint holds it."""
     found: list[torch.Tensor] = []
     for first in (GAMMA, 0.99):
         replay, history = ReturnReplay(0.8, BLOCK, 9, 64 * GAMES, GAMES, (6, 6), 2, first, CPU, 0), History(7)
@@ -280,6 +280,9 @@ def test_another_gamma_counts_from_the_next_refresh_on() -> None:
         before = replay._return.clone()
         replay.set_gamma(0.99)
         assert torch.equal(replay._return, before)
+        state = through_a_file(tmp_path, replay)
+        replay.set_gamma(0.5)
+        replay.load(state)
         replay.refresh(values_of)
         found.append(replay._return.clone())
         assert not torch.equal(found[-1], before)
