@@ -230,10 +230,10 @@ def _is_whole(result: dict[str, Any]) -> bool:
 
 def _says_how(result: Mapping[str, Any]) -> bool:
     """Tell whether what a result says of options and evaluations, if anything, is of its type."""
-    options, evaluations = result.get("options", {}), result.get("evaluations", {})
-    if not isinstance(options, dict) or not isinstance(evaluations, dict):
+    learnt, evaluations = result.get("options", {}), result.get("evaluations", {})
+    if not isinstance(learnt, dict) or not isinstance(evaluations, dict):
         return False
-    plain = all(one is None or isinstance(one, str | int | float) for one in cast(dict[str, Any], options).values())
+    plain = all(one is None or isinstance(one, str | int | float) for one in cast(dict[str, Any], learnt).values())
     each = list(cast(dict[str, Any], evaluations).values())
     return plain and all(
         isinstance(one, dict)
