@@ -98,8 +98,8 @@ _CPU: Changes = {
     "update": {"learning_rate_decay": 40_000},
 }
 """With Xavier's initial weights an agent begins to win sooner. A learning rate that falls before a slow run wins makes
-it slower still. Once it wins, the last points are those that it loses by haste: a point counts for little later. On a
-GPU none of it has been tried."""
+it slower still. Once it wins, it loses points by haste, as one that is won later counts for little: so gamma rises. On
+a GPU none of it has been tried."""
 
 _GPU: Changes = {
     "dqn": {"batch_size": 8},
