@@ -52,7 +52,7 @@ from fastdqn.replay.memory import (
     replay_device,
 )
 from fastdqn.replay.nstep import NStep
-from fastdqn.replay.prioritized import DeviceReplay, PrioritizedReplay
+from fastdqn.replay.prioritized import DeviceReplay, PrioritizedReplay, frames_of
 from fastdqn.replay.returns import ReturnReplay
 from fastdqn.replay.ring import MOST_ACTIONS, FrameReplay
 from fastdqn.replay.stacks import GameStacks
@@ -180,7 +180,7 @@ def games_on_device(
     replays, last = ranks.sharing(device), update is not None
     replay = build_device_replay(seeds, dqn, envs, device, parts, returns, channels_last=last, replays=replays)
     if form.capturable and ranks.alone:
-        frames = replay.frames if isinstance(replay, PrioritizedReplay) else replay
+        frames = frames_of(replay)
         frames.landing = Graphed(frames.land)
     policy = build_policy(lambda: actions_for(learner.act, replay.stacks()), envs, seeds)
     policy.always = returns is not None
@@ -375,7 +375,7 @@ def schedule_of(
     """
     final = None if update is None else update.final_learning_rate
     last_gamma = None if returns is None else returns.final_gamma
-    frames = replay.frames if isinstance(replay, PrioritizedReplay) else replay
+    frames = frames_of(replay)
     over = 1 if update is None else update.learning_rate_decay
     written: dict[str, float] = {}  # writing to a device costs a part of a step, even what is there already
 

@@ -175,3 +175,8 @@ class PrioritizedReplay:
 
 DeviceReplay = FrameReplay | PrioritizedReplay
 """Frames on the device, drawn from uniformly or by priority."""
+
+
+def frames_of(replay: DeviceReplay) -> FrameReplay:
+    """Return what stores the frames of a replay, however transitions are drawn from it."""
+    return replay.frames if isinstance(replay, PrioritizedReplay) else replay

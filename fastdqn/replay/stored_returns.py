@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from fastdqn.replay.prioritized import DeviceReplay, PrioritizedReplay
+from fastdqn.replay.prioritized import DeviceReplay, PrioritizedReplay, frames_of
 from fastdqn.replay.returns import Pieces, ReturnReplay, at_once
 
 
@@ -19,7 +19,7 @@ class StoredReturns:
 
     def __init__(self, replay: DeviceReplay) -> None:
         self._replay = replay
-        frames = replay.frames if isinstance(replay, PrioritizedReplay) else replay
+        frames = frames_of(replay)
         self._returns = frames if isinstance(frames, ReturnReplay) else None
 
     @property

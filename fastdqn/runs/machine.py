@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
-import json
 import os
 import platform
 import subprocess
@@ -17,6 +16,7 @@ import psutil
 import torch
 
 from fastdqn import process
+from fastdqn.runs.folder import read_object
 
 PACKAGES = ("torch", "gymnasium", "ale-py", "opencv-python-headless", "numpy", "tensorboard", "fastdqn")
 OF_OTHERS = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY", "GIT_NAMESPACE")
@@ -53,8 +53,8 @@ def environment_of(run: Path, device: torch.device, resumed_at: int | None) -> d
     if resumed_at is None:
         return now
     earlier: list[Any] = []
-    with contextlib.suppress(OSError, ValueError, TypeError, AttributeError, RecursionError):  # it may be damaged
-        said: dict[str, Any] = json.loads((run / "environment.json").read_text(encoding="utf-8"))
+    with contextlib.suppress(OSError, ValueError, TypeError):  # it may be damaged
+        said = read_object(run / "environment.json")
         earlier = [*said.pop("earlier", []), said]
     return {**now, "resumed_at_env_step": resumed_at, "earlier": earlier}
 

@@ -7,14 +7,13 @@ RUN is the folder of a run that solved Pong and whose fresh games confirm it; it
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from fastdqn.errors import RunError, UserError
+from fastdqn.runs.folder import read_object
 from fastdqn.runs.weights import FILE
 from fastdqn.terminal import say
 from fastdqn.tools.share import FILES, pack
@@ -31,9 +30,9 @@ def make_demo(run: Path, place: Path = PLACE) -> int:
         RunError: it cannot be written.
     """
     try:
-        summary: Any = json.loads((run / "summary.json").read_text(encoding="utf-8"))
+        summary = read_object(run / "summary.json")
         solved, game = bool(summary["solved"] and summary["confirmed"]), summary["game"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError) as error:
         raise UserError(f"{run} has no summary of a run that was solved and confirmed by fresh games.") from error
     if not solved or game != "pong":
         raise UserError(f"{run} is no run that solved Pong and whose fresh games confirm it.")

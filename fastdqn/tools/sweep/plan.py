@@ -17,7 +17,7 @@ from fastdqn.errors import UserError
 from fastdqn.options.fields import changes_learning
 from fastdqn.options.groups import Groups, flag_of
 from fastdqn.options.presets import preset_for
-from fastdqn.runs.folder import is_words, write_json
+from fastdqn.runs.folder import is_words, read_object, write_json
 
 ATARI_26 = "atari-26"
 """Stands for the games of Atari-100k (Kaiser et al. 2020)."""
@@ -195,14 +195,14 @@ def _were_refused(folder: Path) -> bool:
 def read_plan(folder: Path) -> dict[str, Any] | None:
     """Return what the plan of a sweep says: its `script` and its `tasks`; None if there is none or it is damaged."""
     try:
-        said: Any = json.loads((folder / PLAN).read_text(encoding="utf-8"))
+        said = read_object(folder / PLAN)
         tasks: Any = said["tasks"]
         good = said["format"] == FORMAT and is_words(said["script"]) and isinstance(tasks, list)
         for one in cast(list[Any], tasks):
             good = good and is_words(one["name"]) and are_words(one["asked"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError):
         return None
-    return cast(dict[str, Any], said) if good else None
+    return said if good else None
 
 
 def difference(theirs: Mapping[str, str], ours: Mapping[str, str]) -> str:
