@@ -112,9 +112,11 @@ def train(options: Options) -> Run:
     with (
         halves or nullcontext(),
         background_on(device) as background,
+        background_on(device) as aside,  # another thread, as nobody waits for what the first one does
         Run(__file__, options, device, "vector", (*notes, *waits), PROGRESS, dqn.replay_initial) as run,
     ):
         run.weights.tensors = learner.actor.state_dict()
+        learner.aside = aside.start
         run.timed.enable(options.vector.profile)
         recorder.reset(games.reset())
         run.track(learner=learner, games=games, replay=recorder, policy=policy, diagnostics=diagnostics, trial=trial)

@@ -18,6 +18,7 @@ from fastdqn.algorithms.losses import weighted_mean
 from fastdqn.algorithms.objectives import Objective, ValueObjective
 from fastdqn.foreach import copy_all, lerp_all
 from fastdqn.networks.arithmetic import in_bf16
+from fastdqn.networks.aside import Start, weights_aside
 from fastdqn.networks.lowered import Lowered, backward
 from fastdqn.networks.noisy import clear_noise, draw_noise, noisy_layers
 from fastdqn.networks.qnetwork import draw_first_weights, lay_out_by_input
@@ -101,6 +102,8 @@ class DQNLearner(NothingUnfinished):
             for one in (self.network, self.target):
                 use_channels_last(one)
                 lay_out_by_input(one)
+        self.aside: Start | None = None
+        """Where gradients of weights are found while those of inputs go on; None for one after the other."""
         self._augmentation = augmentation
         self._build_network = build_network
         self._settings = settings
@@ -184,12 +187,13 @@ class DQNLearner(NothingUnfinished):
         self._keep_up()
         following = self._following(batch) if self._settings.bootstrap else None
         self.draw_noise()
-        with self._arithmetic():
-            output_tm1 = self.computing(self._augmented(batch.obs))
-        output_t, selector_t = following or (output_tm1.detach(), output_tm1.detach())
-        errors = self.objective.errors(output_tm1, batch, output_t, selector_t)
-        loss = weighted_mean(errors.loss, batch.weight)
-        backward(loss, group.parameters, self._lowered)
+        with weights_aside(self.aside) as aside:
+            with self._arithmetic():
+                output_tm1 = self.computing(self._augmented(batch.obs))
+            output_t, selector_t = following or (output_tm1.detach(), output_tm1.detach())
+            errors = self.objective.errors(output_tm1, batch, output_t, selector_t)
+            loss = weighted_mean(errors.loss, batch.weight)
+            backward(loss, group.parameters, self._lowered, aside)
         return Metrics({"loss": loss.detach(), "mean_q": errors.value.mean()}, errors.priority)
 
     def stepped(self, group: Group) -> None:  # noqa: ARG002 - there is one group

@@ -61,8 +61,10 @@ class Background:
             try:
                 work()
             finally:
-                begun.exception()
-            begun.result()
+                if not begun.cancel():  # where nothing was begun there is nothing to wait for
+                    begun.exception()
+            if not begun.cancelled():
+                begun.result()
 
         return wait
 

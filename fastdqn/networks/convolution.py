@@ -9,6 +9,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from fastdqn.networks.aside import aside_now, left_aside
+
 
 class Convolution(nn.Conv2d):
     """A convolution without padding, with a bias, one stride and a square kernel, which has gradients of its own in
@@ -41,16 +43,18 @@ class Convolution(nn.Conv2d):
         weight, bias = self.weight, self.bias
         if input.shape[1] != self.in_channels:
             return torch.conv2d(input, self._of_blocks(), bias)
-        lowered = input.dtype == weight.dtype == torch.bfloat16 and input.device.type == "cpu" and bias is not None
-        if not lowered or not torch.is_grad_enabled():
+        if input.dtype != weight.dtype or input.device.type != "cpu" or bias is None or not torch.is_grad_enabled():
             return super().forward(input)
-        if has_amx():
-            own = _ProductConvolution if input.is_contiguous(memory_format=torch.channels_last) else None
+        lowered = input.dtype == torch.bfloat16
+        if lowered and has_amx() and input.is_contiguous(memory_format=torch.channels_last):
+            own = _ProductConvolution
+        elif lowered and not has_amx() and self.stride == (1, 1):
+            own = _SteadyConvolution
+        elif aside_now() is not None:
+            own = _PlainConvolution
         else:
-            own = _SteadyConvolution if self.stride == (1, 1) else None
-        if own is None:
             return super().forward(input)
-        return own.apply(input, weight, bias, self.stride[0])  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+        return own.apply(input, weight, bias, self)  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
 
     def _of_blocks(self) -> Tensor:
         """Return the weights for blocks, (filters, stride * stride * C, K / stride, K / stride)."""
@@ -79,44 +83,58 @@ def has_amx() -> bool:
 
 
 class _Convolution(torch.autograd.Function):
-    """A convolution without padding, with one stride and square kernels, channels last."""
+    """A convolution without padding, with one stride and square kernels, given with its weight and bias."""
 
     @staticmethod
-    def forward(ctx: Any, input: Tensor, weight: Tensor, bias: Tensor, stride: int) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def forward(ctx: Any, input: Tensor, weight: Tensor, bias: Tensor, layer: Convolution) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx.save_for_backward(input, weight)
-        ctx.stride = stride
-        return torch.conv2d(input, weight, bias, stride)
+        ctx.layer = layer
+        return torch.conv2d(input, weight, bias, layer.stride)
 
 
 class _SteadyConvolution(_Convolution):
     @staticmethod
-    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, Tensor, Tensor, None]:
-        return _backward(ctx, grad_outputs[0], _summed_over_the_batch)
+    def backward(ctx: Any, *grad_outputs: Tensor) -> _Gradients:
+        return _backward(ctx, grad_outputs[0].contiguous(memory_format=torch.channels_last), _summed_over_the_batch)
 
 
 class _ProductConvolution(_Convolution):
     @staticmethod
-    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, Tensor, Tensor, None]:
-        return _backward(ctx, grad_outputs[0], _product)
+    def backward(ctx: Any, *grad_outputs: Tensor) -> _Gradients:
+        return _backward(ctx, grad_outputs[0].contiguous(memory_format=torch.channels_last), _product)
+
+
+class _PlainConvolution(_Convolution):
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> _Gradients:
+        return _backward(ctx, grad_outputs[0], _as_pytorch)
+
+
+_Gradients = tuple[Tensor | None, Tensor | None, Tensor | None, None]
+"""Of input, weight, bias and layer."""
 
 
 def _backward(
-    ctx: Any, grad: Tensor, of_weight: Callable[[Tensor, Tensor, Tensor, int], Tensor]
-) -> tuple[Tensor | None, Tensor, Tensor, None]:
-    """Return the gradients of input, weight and bias; `of_weight` finds the weight's, of input, gradient of the output,
-    weight and stride.
+    ctx: Any, grad: Tensor, of_weights: Callable[[Tensor, Tensor, Tensor, int], tuple[Tensor, Tensor]]
+) -> _Gradients:
+    """Return the gradients; `of_weights` finds those of weight and bias, of input, gradient of the output, weight and
+    stride.
     """
-    input, weight = ctx.saved_tensors
-    grad = grad.contiguous(memory_format=torch.channels_last)
-    of_input = _gradient_of_input(grad, input, weight, ctx.stride) if ctx.needs_input_grad[0] else None
-    return of_input, of_weight(input, grad, weight, ctx.stride), grad.sum((0, 2, 3)), None
+    (input, weight), stride = ctx.saved_tensors, ctx.layer.stride[0]
+    found = left_aside(ctx.layer, functools.partial(of_weights, input, grad, weight, stride))
+    asked = [ctx.needs_input_grad[0], False, False]
+    return _gradients(input, grad, weight, stride, asked)[0] if asked[0] else None, *found, None
 
 
-def _summed_over_the_batch(input: Tensor, grad: Tensor, weight: Tensor, stride: int) -> Tensor:  # noqa: ARG001
-    return torch.conv2d(_by_channel(input), _by_channel(grad)).transpose(0, 1)
+def _as_pytorch(input: Tensor, grad: Tensor, weight: Tensor, stride: int) -> tuple[Tensor, Tensor]:
+    return _gradients(input, grad, weight, stride, [False, True, True])[1:]
 
 
-def _product(input: Tensor, grad: Tensor, weight: Tensor, stride: int) -> Tensor:
+def _summed_over_the_batch(input: Tensor, grad: Tensor, weight: Tensor, stride: int) -> tuple[Tensor, Tensor]:  # noqa: ARG001
+    return torch.conv2d(_by_channel(input), _by_channel(grad)).transpose(0, 1), grad.sum((0, 2, 3))
+
+
+def _product(input: Tensor, grad: Tensor, weight: Tensor, stride: int) -> tuple[Tensor, Tensor]:
     (filters, channels, kernel, _), (count, _, height, _) = weight.shape, input.shape
     rows = grad.permute(0, 2, 3, 1).flatten(0, 2)
     pixels = input.permute(0, 2, 3, 1)
@@ -128,14 +146,13 @@ def _product(input: Tensor, grad: Tensor, weight: Tensor, stride: int) -> Tensor
     )
     windows = windows.contiguous().view(input.dtype)
     found = rows.t() @ windows.reshape(len(rows), -1)
-    return found.view(filters, kernel, kernel, channels).permute(0, 3, 1, 2)
+    return found.view(filters, kernel, kernel, channels).permute(0, 3, 1, 2), grad.sum((0, 2, 3))
 
 
-def _gradient_of_input(grad: Tensor, input: Tensor, weight: Tensor, stride: int) -> Tensor:
-    """Return the gradient of a convolution's input, as PyTorch computes it."""
+def _gradients(input: Tensor, grad: Tensor, weight: Tensor, stride: int, asked: list[bool]) -> Any:
+    """Return the gradients of a convolution's input, weight and bias that are asked for, as PyTorch computes them."""
     backward: Any = torch.ops.aten.convolution_backward
-    asked = [True, False, False]
-    return backward(grad, input, weight, None, [stride] * 2, [0, 0], [1, 1], False, [0, 0], 1, asked)[0]
+    return backward(grad, input, weight, [len(weight)], [stride] * 2, [0, 0], [1, 1], False, [0, 0], 1, asked)
 
 
 def _by_channel(planes: Tensor) -> Tensor:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from fastdqn.networks.arithmetic import in_bf16
+from fastdqn.networks.aside import aside_now, left_aside
 from fastdqn.networks.noisy import FactorisedNoisyLinear, IndependentNoisyLinear
 from fastdqn.networks.torso import NATURE, Size, Torso
 
@@ -22,6 +23,33 @@ class HeadParts(NamedTuple):
     noise: str | None = None  # "factorised" or "independent"
     sigma: float | None = None  # at the start; by default the NoisyNet paper's
     atoms: int | None = None  # Z, of a distribution for each action instead of one value
+
+
+class Hidden(nn.Linear):
+    """A linear layer that can leave the gradients of its weights to be found aside."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        if aside_now() is None or not torch.is_grad_enabled() or input.dtype != self.weight.dtype:
+            return super().forward(input)
+        return _Product.apply(input, self.weight, self.bias, self)  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+
+
+class _Product(torch.autograd.Function):
+    """A linear layer, given with its weight and bias."""
+
+    @staticmethod
+    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, input: Tensor, weight: Tensor, bias: Tensor, layer: nn.Module
+    ) -> Tensor:
+        ctx.save_for_backward(input, weight)
+        ctx.layer = layer
+        return torch.addmm(bias, input, weight.t())
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
+        (input, weight), (grad,) = ctx.saved_tensors, grad_outputs
+        found = left_aside(ctx.layer, lambda: (grad.t() @ input, grad.sum(0)))
+        return grad @ weight if ctx.needs_input_grad[0] else None, *found, None
 
 
 class LastLayer(nn.Linear):
@@ -128,7 +156,7 @@ class QNetwork(nn.Module):
 def _linear(inputs: int, outputs: int, parts: HeadParts) -> nn.Module:
     """Return a linear layer with the noise that `parts` name."""
     if parts.noise is None:
-        return nn.Linear(inputs, outputs)
+        return Hidden(inputs, outputs)
     kind = FactorisedNoisyLinear if parts.noise == "factorised" else IndependentNoisyLinear
     return kind(inputs, outputs) if parts.sigma is None else kind(inputs, outputs, parts.sigma)
 

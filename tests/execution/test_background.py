@@ -56,6 +56,22 @@ def test_who_waits_does_what_is_left() -> None:
     assert sorted(done) == list(range(5))
 
 
+def test_who_has_done_all_does_not_wait_for_a_thread_that_is_busy() -> None:
+    begun, go, done = threading.Event(), threading.Event(), list[int]()
+
+    def first() -> None:
+        begun.set()
+        assert go.wait(20)
+
+    background = Background(2)
+    wait_for_first = background.start([first])
+    assert begun.wait(20)
+    background.start([lambda: done.append(threading.get_ident())])()
+    assert done == [threading.get_ident()]
+    go.set()
+    wait_for_first()
+
+
 @pytest.mark.parametrize(("cores", "torch_threads"), [(1, 1), (2, 2)])
 def test_elsewhere_all_is_done_at_once_by_the_caller(cores: int, torch_threads: int) -> None:
     torch.set_num_threads(torch_threads)

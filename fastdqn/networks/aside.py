@@ -1,0 +1,74 @@
+"""Gradients of weights aside: the layers before a layer wait for the gradient of its input alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+import torch
+from torch import Tensor
+
+Start = Callable[[Sequence[Callable[[], None]]], Callable[[], None]]
+"""Starts to do pieces of work elsewhere; returns what helps with those that are left, and then waits for all."""
+
+
+class Aside:
+    """What one backward pass leaves to be done aside.
+
+    Args:
+        start: where.
+    """
+
+    def __init__(self, start: Start) -> None:
+        self._start = start
+        self._waits: list[Callable[[], None]] = []
+
+    def put(self, layer: torch.nn.Module, find: Callable[[], tuple[Tensor, Tensor]]) -> None:
+        """Let `find` give the gradients of weight and bias of `layer`, its parameters in this order, in place of the
+        backward pass.
+        """
+
+        def piece() -> None:
+            with torch.no_grad():  # another thread has a mode of its own
+                for parameter, gradient in zip(layer.parameters(), find(), strict=True):
+                    parameter.grad = gradient
+
+        self._waits.append(self._start([piece]))
+
+    def finish(self) -> None:
+        """Return once all is done; the newest, which nobody has begun yet, is done here."""
+        for wait in reversed(self._waits):
+            wait()
+
+
+_now: ContextVar[Aside | None] = ContextVar("aside", default=None)
+
+
+@contextmanager
+def weights_aside(start: Start | None) -> Generator[Aside | None]:
+    """Leave the gradients of weights to `start`, of layers that know how to, in passes forwards and backwards of this
+    thread. Whoever wants them calls `finish` first.
+    """
+    aside = None if start is None else Aside(start)
+    token = _now.set(aside)
+    try:
+        yield aside
+    finally:
+        _now.reset(token)
+
+
+def left_aside(
+    layer: torch.nn.Module, find: Callable[[], tuple[Tensor, Tensor]]
+) -> tuple[Tensor | None, Tensor | None]:
+    """Return the gradients of weight and bias of `layer`, which `find` finds, or nothing where they are left aside."""
+    aside = _now.get()
+    if aside is None:
+        return find()
+    aside.put(layer, find)
+    return None, None
+
+
+def aside_now() -> Aside | None:
+    """Return what gradients of weights are left to, if anything."""
+    return _now.get()
