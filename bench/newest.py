@@ -30,7 +30,7 @@ NEWEST = Sources(
     ladder_gpu=("20261127-223413-fps-cuda", "20261127-223622-fps-cuda"),
     steps="20261121-123913-sweep-cpu",
     parts="20261122-201750-sweep-cpu",
-    pong=(Setting("11", "pong-11-gamma-zen4-seed", (0, 1, 2, 3, 4)),),
+    pong=(Setting("11", "pong-11-aside-zen4-seed", (0, 1, 2, 3, 4)),),
     pong_more=(),
     pong_gpu=(
         Setting("11", "pong-11-h200-seed", (0, 1, 2, 3, 4)),
