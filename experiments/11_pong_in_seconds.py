@@ -13,7 +13,8 @@ target network is asked; samples are drawn by priority, from the newest env step
 agent wins, the learning rate falls and gamma rises. Of Pong's screen the playing area is shown, at 60x60 (--crop).
 
 And all that can wait is done while the emulators play: once there are frames, actions are chosen and sent, and only
-then is the step stored, counted and learnt from.
+then is the step stored, counted and learnt from. In an update the gradients of weights, for which no other layer waits,
+are found by a thread of their own, on the core that the emulators have left by then.
 
 Differs from 10: the freeze trial; lambda-returns; that order; settings of its own for pong-fast, and Pong's frames;
 --device is auto.

@@ -23,11 +23,18 @@ class Aside:
     def __init__(self, start: Start) -> None:
         self._start = start
         self._waits: list[Callable[[], None]] = []
+        self._layers: set[torch.nn.Module] = set()
 
     def put(self, layer: torch.nn.Module, find: Callable[[], tuple[Tensor, Tensor]]) -> None:
         """Let `find` give the gradients of weight and bias of `layer`, its parameters in this order, in place of the
         backward pass.
+
+        Raises:
+            ValueError: the pass came by this layer before, whose gradient would be a sum.
         """
+        if layer in self._layers:
+            raise ValueError(f"{layer} is in one pass twice: its gradients cannot be left aside")
+        self._layers.add(layer)
 
         def piece() -> None:
             with torch.no_grad():  # another thread has a mode of its own

@@ -15,6 +15,7 @@ from fastdqn.execution.background import Background
 from fastdqn.networks import convolution
 from fastdqn.networks.aside import Start, weights_aside
 from fastdqn.networks.lowered import backward
+from fastdqn.networks.qnetwork import Hidden
 from tests.helpers.learners import FAST, learner_from, options_of, random_batch
 
 BF16 = dataclasses.replace(FAST, bf16=True)
@@ -111,3 +112,11 @@ def test_an_error_aside_is_raised_by_the_update() -> None:
         learner.update(random_batch(16))
     learner.aside = None
     learner.update(random_batch(16))
+
+
+def test_a_layer_that_is_in_a_pass_twice_is_refused() -> None:
+    layer = Hidden(4, 4)
+    with weights_aside(late) as aside:
+        twice = layer(layer(torch.randn(2, 4))).sum()
+        with pytest.raises(ValueError, match="is in one pass twice"):
+            backward(twice, layer.parameters(), None, aside)
