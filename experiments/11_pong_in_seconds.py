@@ -113,7 +113,7 @@ def train(options: Options) -> Run:
     with (
         halves or nullcontext(),
         background_on(device) as background,
-        background_on(device) as aside,  # another thread, as nobody waits for what the first one does
+        background_on(device) as aside,  # a thread of its own: the other one's pieces take long
         Run(__file__, options, device, "vector", (*notes, *waits), PROGRESS, dqn.replay_initial) as run,
     ):
         run.weights.tensors = learner.actor.state_dict()

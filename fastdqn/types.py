@@ -13,7 +13,7 @@ Counters are `frames` (emulator ticks), `env_steps` (decisions of the agent, `fr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -174,3 +174,10 @@ class Histogram(NamedTuple):
 
     centers: list[float]
     mass: list[float]  # of each bar
+
+
+Pieces = Sequence[Callable[[], None]]
+"""Pieces of work that need nothing of each other."""
+Start = Callable[[Pieces], Callable[[], None]]
+"""Starts to do pieces of work, at once or elsewhere; returns what helps with those that are left, and then waits for
+all."""

@@ -18,7 +18,7 @@ from fastdqn.algorithms.losses import weighted_mean
 from fastdqn.algorithms.objectives import Objective, ValueObjective
 from fastdqn.foreach import copy_all, lerp_all
 from fastdqn.networks.arithmetic import in_bf16
-from fastdqn.networks.aside import Start, weights_aside
+from fastdqn.networks.aside import weights_aside
 from fastdqn.networks.lowered import Lowered, backward
 from fastdqn.networks.noisy import clear_noise, draw_noise, noisy_layers
 from fastdqn.networks.qnetwork import draw_first_weights, lay_out_by_input
@@ -26,7 +26,7 @@ from fastdqn.networks.torso import share_weights, torsos, use_channels_last
 from fastdqn.seam import Descent, Group
 from fastdqn.states import NothingUnfinished, on_cpu, set_generator
 from fastdqn.steps import load_optimizer, set_learning_rate
-from fastdqn.types import Batch, Metrics
+from fastdqn.types import Batch, Metrics, Start
 
 PROGRESS = {"epsilon": ".3f", "loss": ".3g"}
 """What the progress line of a run of DQN shows, and in which format."""
@@ -187,13 +187,13 @@ class DQNLearner(NothingUnfinished):
         self._keep_up()
         following = self._following(batch) if self._settings.bootstrap else None
         self.draw_noise()
-        with weights_aside(self.aside) as aside:
+        with weights_aside(self.aside):
             with self._arithmetic():
                 output_tm1 = self.computing(self._augmented(batch.obs))
             output_t, selector_t = following or (output_tm1.detach(), output_tm1.detach())
             errors = self.objective.errors(output_tm1, batch, output_t, selector_t)
             loss = weighted_mean(errors.loss, batch.weight)
-            backward(loss, group.parameters, self._lowered, aside)
+            backward(loss, group.parameters, self._lowered)
         return Metrics({"loss": loss.detach(), "mean_q": errors.value.mean()}, errors.priority)
 
     def stepped(self, group: Group) -> None:  # noqa: ARG002 - there is one group

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
 from fastdqn import process
 from fastdqn.execution.devices import flush_denormals
+from fastdqn.types import Pieces
 
 
 class Background:
@@ -35,7 +36,7 @@ class Background:
         if self._pool is not None:
             self._pool.shutdown()
 
-    def start(self, pieces: Sequence[Callable[[], None]]) -> Callable[[], None]:
+    def start(self, pieces: Pieces) -> Callable[[], None]:
         """Start to do `pieces`, one after the other, which need nothing of each other. What one raises is raised here,
         where they are done at once, or by waiting.
 

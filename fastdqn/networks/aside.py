@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
 import torch
 from torch import Tensor
 
-Start = Callable[[Sequence[Callable[[], None]]], Callable[[], None]]
-"""Starts to do pieces of work elsewhere; returns what helps with those that are left, and then waits for all."""
+from fastdqn.types import Start
 
 
 class Aside:
@@ -53,14 +52,13 @@ _now: ContextVar[Aside | None] = ContextVar("aside", default=None)
 
 
 @contextmanager
-def weights_aside(start: Start | None) -> Generator[Aside | None]:
+def weights_aside(start: Start | None) -> Generator[None]:
     """Leave the gradients of weights to `start`, of layers that know how to, in passes forwards and backwards of this
-    thread. Whoever wants them calls `finish` first.
+    thread. The pass backwards (`lowered.backward`) ends when they are found, too.
     """
-    aside = None if start is None else Aside(start)
-    token = _now.set(aside)
+    token = _now.set(None if start is None else Aside(start))
     try:
-        yield aside
+        yield
     finally:
         _now.reset(token)
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from fastdqn.foreach import copy_all
-from fastdqn.networks.aside import Aside
+from fastdqn.networks.aside import aside_now
 from fastdqn.networks.noisy import FactorisedNoisyLinear
 from fastdqn.networks.qnetwork import Stream
 from fastdqn.networks.torso import share_weights
@@ -67,18 +67,19 @@ class Lowered:
             other.grad = own.grad  # nothing is copied
 
 
-def backward(loss: Tensor, parameters: Iterable[Tensor], lowered: Lowered | None, aside: Aside | None = None) -> None:
-    """Leave the gradient of `loss` with `parameters`; what was there is dropped.
+def backward(loss: Tensor, parameters: Iterable[Tensor], lowered: Lowered | None) -> None:
+    """Leave the gradient of `loss` with `parameters`; what was there is dropped. Those of weights that
+    were left aside are there, too.
 
     Args:
         loss: () with gradient.
         parameters: of the network.
         lowered: what computed in its place, if anything; its gradient is raised, which writes over the one before.
-        aside: what gradients of weights were left to, if anything.
     """
     for parameter in parameters if lowered is None else lowered.network.parameters():
         parameter.grad = None
     loss.backward()
+    aside = aside_now()
     if aside is not None:
         aside.finish()
     if lowered is not None:

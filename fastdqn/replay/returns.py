@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,17 +14,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fastdqn.replay.ring import FrameReplay
-from fastdqn.types import Batch, Frame
+from fastdqn.types import Batch, Frame, Pieces, Start
 
 REFRESHED_AT_ONCE = 256
 """Observations whose values are computed at a time, on a CPU."""
 REFRESHED_AT_ONCE_ON_CUDA = 4096
 SMALLEST = 1e-46
 """What float32 rounds to zero."""
-
-
-Pieces = Sequence[Callable[[], None]]
-"""Pieces of work that need nothing of each other."""
 
 
 def at_once(pieces: Pieces) -> Callable[[], None]:
@@ -126,9 +122,7 @@ class ReturnReplay(FrameReplay):
         """Whether a refresh is due."""
         return self._every is not None and (self._host_head - self._refreshed) * self.num_envs >= self._every
 
-    def refresh(
-        self, evaluate: Callable[[Tensor], Tensor], start: Callable[[Pieces], Callable[[], None]] = at_once
-    ) -> bool:
+    def refresh(self, evaluate: Callable[[Tensor], Tensor], start: Start = at_once) -> bool:
         """Compute the values of all observations anew, or of those whose turn it is, and all known returns from these
         (Daley & Amato 2019, section 3.2), now without an end at each block. With a delay `settle` does the second
         part. Return whether there are new returns.

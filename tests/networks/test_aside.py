@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,9 +13,10 @@ from torch import Tensor
 from fastdqn.algorithms.form import PLAIN, Form
 from fastdqn.execution.background import Background
 from fastdqn.networks import convolution
-from fastdqn.networks.aside import Start, weights_aside
+from fastdqn.networks.aside import weights_aside
 from fastdqn.networks.lowered import backward
 from fastdqn.networks.qnetwork import Hidden
+from fastdqn.types import Pieces, Start
 from tests.helpers.learners import FAST, learner_from, options_of, random_batch
 
 BF16 = dataclasses.replace(FAST, bf16=True)
@@ -25,7 +26,7 @@ LAYERS = 4
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
 
 
-def late(pieces: Sequence[Callable[[], None]]) -> Callable[[], None]:
+def late(pieces: Pieces) -> Callable[[], None]:
     """Do nothing before somebody waits."""
 
     def wait() -> None:
@@ -35,7 +36,7 @@ def late(pieces: Sequence[Callable[[], None]]) -> Callable[[], None]:
     return wait
 
 
-def beside(pieces: Sequence[Callable[[], None]]) -> Callable[[], None]:
+def beside(pieces: Pieces) -> Callable[[], None]:
     return Background(2).start(pieces)
 
 
@@ -73,7 +74,7 @@ def test_the_newest_is_done_first_where_nobody_has_begun(form: Form) -> None:
     order: list[int] = []
     put: list[None] = []
 
-    def start(pieces: Sequence[Callable[[], None]]) -> Callable[[], None]:
+    def start(pieces: Pieces) -> Callable[[], None]:
         number = len(put)
         put.append(None)
         wait = late(pieces)
@@ -88,7 +89,7 @@ def test_the_newest_is_done_first_where_nobody_has_begun(form: Form) -> None:
 def test_values_that_nobody_learns_from_leave_nothing_aside() -> None:
     learner = learner_from(options_of("dqn"), form=BF16)
 
-    def start(pieces: Sequence[Callable[[], None]]) -> Callable[[], None]:  # noqa: ARG001
+    def start(pieces: Pieces) -> Callable[[], None]:  # noqa: ARG001
         raise AssertionError
 
     learner.aside = start
@@ -101,7 +102,7 @@ def test_values_that_nobody_learns_from_leave_nothing_aside() -> None:
 def test_an_error_aside_is_raised_by_the_update() -> None:
     learner = learner_from(options_of("dqn"))
 
-    def start(pieces: Sequence[Callable[[], None]]) -> Callable[[], None]:  # noqa: ARG001
+    def start(pieces: Pieces) -> Callable[[], None]:  # noqa: ARG001
         def piece() -> None:
             raise MemoryError
 
@@ -116,7 +117,7 @@ def test_an_error_aside_is_raised_by_the_update() -> None:
 
 def test_a_layer_that_is_in_a_pass_twice_is_refused() -> None:
     layer = Hidden(4, 4)
-    with weights_aside(late) as aside:
+    with weights_aside(late):
         twice = layer(layer(torch.randn(2, 4))).sum()
         with pytest.raises(ValueError, match="is in one pass twice"):
-            backward(twice, layer.parameters(), None, aside)
+            backward(twice, layer.parameters(), None)
