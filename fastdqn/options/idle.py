@@ -70,6 +70,8 @@ def _all(groups: Groups) -> Iterator[_Idle]:
     whole = groups.whole_returns
     if not run.checkpoints:
         yield _Idle("--checkpoint-env-steps --checkpoint-minutes --checkpoint-replay", "there are no checkpoints")
+    elif groups.actor_critic and groups.sac is None:
+        yield _Idle("--checkpoint-replay", "what is learnt from is played anew for each update, and nothing is kept")
     if not (run.wandb or run.trackio):
         yield _Idle("--project", "it is of --wandb and --trackio")
     if dqn is not None:
