@@ -252,6 +252,18 @@ def test_runs_of_two_scripts_are_two_agents(tmp_path: Path) -> None:
     assert labels == ["der, n-step 5", "der, n-step default"]
 
 
+def test_a_number_is_one_however_it_is_spelled(tmp_path: Path) -> None:
+    for game, (rate, steps, init) in {"pong": ("1e-4", "5e1", "1e"), "boxing": ("0.0001", "50", "1e")}.items():
+        asked = {"agent": "der", "learning-rate": rate, "target-sync": steps, "init": init}
+        make_results(tmp_path / "one", {game: [1.0]}, asked=asked)
+    other = make_results(tmp_path / "other", {"qbert": [1.0]}, asked={"agent": "der", "learning-rate": "2e-4"})
+    labels = [one.label for one in read_report([tmp_path / "one", other]).entries]
+    assert labels == [
+        "der, init 1e, learning-rate 0.0001, target-sync 50",
+        "der, init default, learning-rate 0.0002, target-sync default",
+    ]
+
+
 @pytest.mark.parametrize(
     ("first", "second", "said"),
     [

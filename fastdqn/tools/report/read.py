@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -114,7 +115,19 @@ class _Agent(NamedTuple):
 
 
 def _agent_of(script: str, name: str | None, asked: Mapping[str, str]) -> _Agent:
-    return _Agent(script, name, frozenset(one for one in asked.items() if one[0] not in ("agent", "game", "seed")))
+    others = {option: _number_or(value) for option, value in asked.items() if option not in ("agent", "game", "seed")}
+    return _Agent(script, name, frozenset(others.items()))
+
+
+def _number_or(value: str) -> str:
+    """Return a number in one spelling, whichever it was asked for in: 1e-4 is 0.0001; what is none as it is."""
+    try:
+        number = float(value)
+    except ValueError:
+        return value
+    if not math.isfinite(number):
+        return value
+    return str(int(number)) if number.is_integer() else repr(number)
 
 
 def _by_agent(results: Iterable[dict[str, Any]]) -> dict[_Agent, list[dict[str, Any]]]:
