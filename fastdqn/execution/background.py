@@ -26,27 +26,28 @@ class Background:
 
     def __init__(self, cores: int) -> None:
         self._pool = ThreadPoolExecutor(1, "background", initializer=_begin_thread) if cores > 1 else None
-        self._left: deque[Callable[[], None]] = deque()
+        self._over = False
 
     def __enter__(self) -> Background:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._left.clear()
+        self._over = True
         if self._pool is not None:
-            self._pool.shutdown()
+            self._pool.shutdown(cancel_futures=True)
 
     def start(self, pieces: Pieces) -> Callable[[], None]:
         """Start to do `pieces`, one after the other, which need nothing of each other. What one raises is raised here,
         where they are done at once, or by waiting.
 
         Returns:
-            A function that helps to do those that are left, and returns once all are done.
+            A function that helps to do those that are left, and returns once all are done, or raises what one has
+            raised, however often it is called.
         """
-        left = self._left = deque(pieces)
+        left, failed = deque(pieces), list[BaseException]()
 
         def work() -> None:
-            while left:
+            while left and not self._over:
                 try:
                     piece = left.popleft()
                 except IndexError:  # the other thread has taken it
@@ -59,8 +60,13 @@ class Background:
         begun = self._pool.submit(work)
 
         def wait() -> None:
+            if failed:
+                raise failed[0]  # once more: what it was to do is missing
             try:
                 work()
+            except BaseException as error:
+                failed.append(error)
+                raise
             finally:
                 if not begun.cancel():  # where nothing was begun there is nothing to wait for
                     begun.exception()

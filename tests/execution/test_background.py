@@ -96,6 +96,26 @@ def test_what_a_piece_raises_is_raised_by_waiting(place: int) -> None:
         Background(2).start(pieces)()
 
 
+def test_what_was_raised_is_raised_again() -> None:
+    """By whoever waits once more, for what is missing, here of what the caller did itself."""
+    background, go, begun = Background(2), threading.Event(), threading.Event()
+
+    def busy() -> None:
+        begun.set()
+        assert go.wait(20)
+
+    def failing() -> None:
+        raise MemoryError
+
+    background.start([busy])
+    assert begun.wait(20)
+    wait = background.start([failing])
+    for _ in range(2):
+        with pytest.raises(MemoryError):
+            wait()
+    go.set()
+
+
 def test_on_exit_what_nobody_waits_for_is_left_undone() -> None:
     begun, go = threading.Event(), threading.Event()
     done: list[int] = []
@@ -106,7 +126,8 @@ def test_on_exit_what_nobody_waits_for_is_left_undone() -> None:
         done.append(number)
 
     with Background(2) as background:
-        background.start([partial(piece, number) for number in range(5)])
+        for first in (0, 5, 10):
+            background.start([partial(piece, number) for number in range(first, first + 5)])
         assert begun.wait(20)
         threading.Timer(0.2, go.set).start()
     assert done == [0]

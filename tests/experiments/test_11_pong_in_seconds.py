@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,11 +21,13 @@ from fastdqn.algorithms.freeze_trial import FreezeTrial
 from fastdqn.build import games_on_device
 from fastdqn.envs.in_flight import InFlight
 from fastdqn.errors import RunError, UserError
+from fastdqn.execution.background import Background
 from fastdqn.execution.halves import HalfElsewhere, Halves
+from fastdqn.networks import convolution
 from fastdqn.replay.prioritized import PrioritizedReplay
 from fastdqn.runs.run import Run
 from fastdqn.schedules import updates_due
-from fastdqn.types import VectorStep
+from fastdqn.types import Pieces, VectorStep
 from tests.helpers.own import Dots, game_of
 from tests.helpers.scripts import RAINBOW_CATCH, here, parse, records, summary, train
 
@@ -114,6 +116,25 @@ def test_epsilon_is_that_of_the_env_step_that_is_played(tmp_path: Path, monkeypa
     expected = [1.0 - env_step / 800 for env_step in range(1, 125)]
     assert played == pytest.approx(expected)
     assert logged == pytest.approx(expected[3:120:4])
+
+
+def test_gradients_of_weights_are_found_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which no bit of a run would show: of three convolutions and the hidden layer, in each update, and not by the
+    thread of refreshes, whose pieces take long.
+    """
+    put: dict[Background, int] = {}
+    start = Background.start
+
+    def started(self: Background, pieces: Pieces) -> Callable[[], None]:
+        put[self] = put.get(self, 0) + 1
+        return start(self, pieces)
+
+    monkeypatch.setattr(Background, "start", started)
+    words = ("--num-envs", "4", "--steps", "8", "--max-env-steps", "120", "--replay-initial", "40")
+    monkeypatch.setattr(convolution, "has_amx", lambda: False)  # in blocks the first one leaves nothing
+    run = train("11_pong_in_seconds", tmp_path, *SMALL, *words, "--refresh-env-steps", "40", "--no-checkpoints")
+    refreshes, gradients = sorted(put.values())
+    assert gradients == 4 * summary(run)["updates"] > 4 * refreshes > 0
 
 
 def test_games_are_in_halves_where_that_can_gain(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -10,13 +11,14 @@ import pytest
 import torch
 from torch import Tensor
 
+from fastdqn.algorithms.dqn import DQNLearner
 from fastdqn.algorithms.form import PLAIN, Form
 from fastdqn.execution.background import Background
 from fastdqn.networks import convolution
 from fastdqn.networks.aside import weights_aside
 from fastdqn.networks.lowered import backward
 from fastdqn.networks.qnetwork import Hidden
-from fastdqn.types import Pieces, Start
+from fastdqn.types import Batch, Pieces, Start
 from tests.helpers.learners import FAST, learner_from, options_of, random_batch
 
 BF16 = dataclasses.replace(FAST, bf16=True)
@@ -40,12 +42,22 @@ def beside(pieces: Pieces) -> Callable[[], None]:
     return Background(2).start(pieces)
 
 
+def channels_last(batch: Batch) -> Batch:
+    obs, next_obs = (one.contiguous(memory_format=torch.channels_last) for one in (batch.obs, batch.next_obs))
+    return batch._replace(obs=obs, next_obs=next_obs)
+
+
 def weights_after(variant: Any, form: Form, start: Start | None) -> list[Tensor]:
     learner = learner_from(options_of(variant), form=form)
     learner.aside = start
     for seed in range(3):
-        learner.update(random_batch(16, seed=seed))
+        learner.update(channels_last(random_batch(16, seed=seed)))  # as the replay lays them out on a CPU
+    assert not any(weight.grad is not None and weight.grad.requires_grad for weight in learner.group.parameters)
     return list(learner.network.parameters())
+
+
+def gradients_of(learner: DQNLearner) -> list[Tensor]:
+    return [weight.grad.clone() for weight in learner.group.parameters if weight.grad is not None]
 
 
 @pytest.mark.parametrize("start", [late, beside])
@@ -53,6 +65,8 @@ def weights_after(variant: Any, form: Form, start: Start | None) -> list[Tensor]
     ("variant", "form", "amx"),
     [
         ("dqn", PLAIN, False),
+        ("dqn", dataclasses.replace(PLAIN, fused=True), False),  # gradients are laid out otherwise than weights
+        ("dqn", FAST, False),
         ("dqn", BF16, False),
         ("dqn", BF16, True),
         ("double", BF16, False),
@@ -68,8 +82,9 @@ def test_no_bit_of_what_is_learnt_depends_on_it(
 
 
 @pytest.mark.parametrize("form", [PLAIN, BF16], ids=["plain", "bf16"])
-def test_the_newest_is_done_first_where_nobody_has_begun(form: Form) -> None:
+def test_the_newest_is_done_first_where_nobody_has_begun(form: Form, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first layers' gradients come last, and somebody else begins with the others."""
+    monkeypatch.setattr(convolution, "has_amx", lambda: False)  # in blocks the first one leaves nothing
     learner = learner_from(options_of("dqn"), form=form)
     order: list[int] = []
     put: list[None] = []
@@ -113,6 +128,42 @@ def test_an_error_aside_is_raised_by_the_update() -> None:
         learner.update(random_batch(16))
     learner.aside = None
     learner.update(random_batch(16))
+
+
+def test_a_pass_that_has_failed_writes_nothing_into_the_next() -> None:
+    """Its pieces, which wait behind other work, are dropped."""
+    batches = [random_batch(16, seed=seed) for seed in range(2)]
+    learner = learner_from(options_of("dqn"))
+    learner.gradient(learner.group, batches[1])
+    expected = gradients_of(learner)
+    background, go, later, put = Background(2), threading.Event(), threading.Event(), list[None]()
+
+    def busy() -> None:
+        assert go.wait(20)
+
+    def start(pieces: Pieces) -> Callable[[], None]:
+        put.append(None)
+        if len(put) == LAYERS - 1:
+            raise MemoryError
+        return background.start(pieces)
+
+    background.start([busy])
+    learner.aside = start
+    with pytest.raises(MemoryError):
+        learner.gradient(learner.group, batches[0])
+    learner.gradient(learner.group, batches[1])
+    background.start([later.set])
+    go.set()
+    assert later.wait(20)  # nothing is left in the background
+    assert all(torch.equal(one, other) for one, other in zip(gradients_of(learner), expected, strict=True))
+
+
+def test_a_layer_that_does_not_learn_stays_as_it_is() -> None:
+    layer = Hidden(4, 4).requires_grad_(False)
+    with weights_aside(late):
+        backward(layer(torch.randn(2, 4, requires_grad=True)).sum(), layer.parameters(), None)
+    assert layer.weight.grad is None
+    assert layer.bias.grad is None
 
 
 def test_a_layer_that_is_in_a_pass_twice_is_refused() -> None:
