@@ -41,6 +41,7 @@ from fastdqn.errors import RunError, UserError
 from fastdqn.runs.machine import environment
 from fastdqn.tools.pictures import prepare_pictures, save_picture
 
+BEGIN_SECONDS = 120.0  # within which 31 has its folder
 WARMUP = 2.0  # seconds after the first update that do not count in a speed
 OURS, THEIRS = "31", "Stable-Baselines3"
 THEIRS_ALWAYS = {
@@ -131,20 +132,20 @@ def theirs(options: Options, config: Mapping[str, Any], threads: int, games: int
     return [sys.executable, str(ROOT / "bench" / "sb3_sac.py"), json.dumps(asked)]
 
 
-def config_of(runs: Path, side: Side, seconds: float = 120.0) -> tuple[Path, dict[str, Any]]:
+def config_of(runs: Path, side: Side) -> tuple[Path, dict[str, Any]]:
     """Return the folder of 31's run and its config.json, once it is there.
 
     Raises:
         RunError: it has failed, or takes too long.
     """
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + BEGIN_SECONDS
     while time.monotonic() < deadline:
         side.check()
         for found in runs.glob("*/config.json"):
             with contextlib.suppress(ValueError):
                 return found.parent, json.loads(found.read_text(encoding="utf-8"))
         time.sleep(0.2)
-    raise RunError(f"31 has not begun within {seconds:g} s.")
+    raise RunError(f"31 has not begun within {BEGIN_SECONDS:g} s.")
 
 
 def read(path: Path) -> list[dict[str, Any]]:

@@ -16,7 +16,6 @@ class Sources(NamedTuple):
     steps: str  # of bench/fps.py --sweep
     parts: str
     pong: tuple[Setting, ...]  # all solved, and none refuted by its fresh games
-    pong_more: tuple[Setting, ...]  # the same with other seeds, whatever came of them
     pong_gpu: tuple[Setting, ...]  # on a GPU: too few, or not all of them solved
     variants: str  # a folder with a run's folder for each of VARIANTS
     actor_critics: str  # of bench/fps.py --only "20, 21 --players 1, ..."
@@ -31,7 +30,6 @@ NEWEST = Sources(
     steps="20261121-123913-sweep-cpu",
     parts="20261122-201750-sweep-cpu",
     pong=(Setting("11", "pong-11-aside-zen4-seed", (0, 1, 2, 3, 4)),),
-    pong_more=(),
     pong_gpu=(
         Setting("11", "pong-11-h200-seed", (0, 1, 2, 3, 4)),
         Setting("11", "pong-11-h100-seed", (0, 1)),

@@ -218,7 +218,7 @@ def pong(page: Page, sources: Sources) -> str:
 
 
 def pong_runs(page: Page, sources: Sources) -> str:
-    return runs_of(page, (*sources.pong, *sources.pong_more))
+    return runs_of(page, sources.pong)
 
 
 def pong_runs_gpu(page: Page, sources: Sources) -> str:
@@ -281,7 +281,7 @@ BEGIN = "<!-- table: "
 MARKED = re.compile(rf"{BEGIN}(?P<name>\S*) -->\n(?P<body>(?:(?!{BEGIN}).)*?)<!-- end -->", re.DOTALL)
 
 
-def rewritten(text: str, page: Page, sources: Sources = NEWEST) -> tuple[str, list[str]]:
+def rewritten(text: str, page: Page) -> tuple[str, list[str]]:
     """Return the text of a page with its tables made anew, and the names of those that were stale.
 
     Raises:
@@ -294,7 +294,7 @@ def rewritten(text: str, page: Page, sources: Sources = NEWEST) -> tuple[str, li
         if name not in TABLES:
             raise DataError(f"{page.name} asks for the table {name}; there are {', '.join(TABLES)}.")
         try:
-            body = f"{TABLES[name](page, sources)}\n"
+            body = f"{TABLES[name](page, NEWEST)}\n"
         except KeyError as error:
             raise DataError(f"The data of the table {name} lack {error}.") from error
         if body != found["body"]:

@@ -101,8 +101,7 @@ class FreezeTrial(NothingUnfinished):
         self.trials, self.won, self.lost = int(state["trials"]), int(state["won"]), int(state["lost"])
         self.env_steps = int(state["env_steps"])
         self._recent = deque((bool(won) for won in state["recent"]), maxlen=POINTS)
-        if "decay" in state:  # not in a checkpoint of before there was a share
-            self.decay.load(state["decay"])
+        self.decay.load(state["decay"])
 
 
 def evidence(share: float) -> tuple[float, float]:

@@ -42,10 +42,6 @@ class FactorisedNoisyLinear(nn.Module):
         self.register_buffer("noise_in", torch.zeros(in_features), persistent=False)
         self.register_buffer("noise_out", torch.zeros(out_features), persistent=False)
 
-    def draw(self, generator: torch.Generator) -> None:
-        """Draw new noise, on the generator's device."""
-        draw_noise((self,), generator)
-
     def forward(self, x: Tensor) -> Tensor:
         lowered = x.device.type == "cpu" and arithmetic_on(x.device) == torch.bfloat16
         if lowered or len(x) <= self.FEW:

@@ -216,10 +216,10 @@ class ReturnReplay(FrameReplay):
         self.values.copy_(state["values"])
         self._know(int(state["known"]))
         self._refreshed = int(state["refreshed"])
-        self._refreshes = int(state.get("refreshes", self._refreshed > 0))  # older ones are not counted
-        self._gamma = float(state.get("gamma", self._gamma))  # before the next block is over, which may be at once
+        self._refreshes = int(state["refreshes"])
+        self._gamma = float(state["gamma"])  # before the next block is over, which may be at once
         self._new = None
-        if "rows" in state:  # not in older ones, whose next refresh has them
+        if "rows" in state:  # values of a refresh that did not count yet
             value, taken = [tensor.to(self.device) for tensor in state["new"]]
             self._new = NewValues(int(state["due"]), range(*map(int, state["rows"])), value, taken)
 

@@ -212,7 +212,7 @@ def read_header(path: Path) -> Header:
     """Return what a checkpoint says of itself; whether the rest is whole, `read` finds out.
 
     Raises:
-        CheckpointError: it is damaged, no checkpoint at all, or of a later version.
+        CheckpointError: it is damaged, no checkpoint at all, or of another format.
     """
     try:
         with path.open("rb") as file:

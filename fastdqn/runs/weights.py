@@ -138,10 +138,10 @@ def read_weights(run: Path, name: str = FILE) -> dict[str, Tensor]:
     return weights
 
 
-def checksum_of(run: Path, name: str = FILE) -> str | None:
+def checksum_of(run: Path) -> str | None:
     """Return the checksum that the weights in a run's folder say of themselves; None where there are none."""
     with contextlib.suppress(OSError, ValueError, safetensors.SafetensorError):
-        opened: Any = safetensors.safe_open(run / name, framework="pt", device="cpu")
+        opened: Any = safetensors.safe_open(run / FILE, framework="pt", device="cpu")
         with opened as file:
             about: dict[str, str] = file.metadata() or {}
             return about.get(_CHECKSUM)

@@ -79,7 +79,3 @@ def test_it_continues_where_it_was() -> None:
     third.load(first.state())
     third.observe([points(0, 2)])
     assert third.elapsed(0) == 7
-    before = {name: value for name, value in FreezeTrial(0.9).state().items() if name != "decay"}
-    trial = FreezeTrial(0.9, decay_share=0.75)
-    trial.load(before)  # of a run that had no such part
-    assert trial.decay.elapsed(9) == 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Iterator
 
 import psutil
 import pytest
@@ -47,15 +46,6 @@ class Toy:
         self.weights[1] += 1.0
         self.updates += 1
         return Made({"loss": torch.tensor(float(self.updates))}, 1)
-
-
-@pytest.fixture
-def one_thread() -> Iterator[None]:
-    """PyTorch computes in one thread, as it does beside a trainer's."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def trainer_of(toy: Toy, threaded: bool = True) -> tuple[Trainer[int], list[Tensor]]:
@@ -270,7 +260,7 @@ class Computing(Toy):
         return super().update()
 
 
-@pytest.mark.usefixtures("one_thread")
+@pytest.mark.usefixtures("one_torch_thread")
 def test_its_pytorch_has_as_many_threads_as_elsewhere() -> None:
     """Where PyTorch has one, no update begins others. The control: in a thread that does not ask for that it does."""
     control, toy = Computing(4), Computing(4)
@@ -309,7 +299,7 @@ def at_once(threaded: bool) -> tuple[float, bool]:
     return (20 * pause + toy.computing) / seconds, psutil.cpu_times().idle - idle < 0.5 * seconds
 
 
-@pytest.mark.usefixtures("one_thread")
+@pytest.mark.usefixtures("one_torch_thread")
 def test_it_learns_while_an_environment_waits() -> None:
     """At least 1.5 times as much as one after the other, which is what a trainer without a thread does."""
     assert at_once(threaded=False)[0] <= 1.0

@@ -24,7 +24,7 @@ def test_factorised_noise_is_the_papers() -> None:
         layer.bias.normal_(generator=generator)
         layer.bias_sigma.normal_(generator=generator)
     state = generator.get_state()
-    layer.draw(generator)
+    draw_noise([layer], generator)
     generator.set_state(state)
     e_in, e_out = (torch.randn(n, generator=generator) for n in (5, 3))
     f_in, f_out = (e.sign() * e.abs().sqrt() for e in (e_in, e_out))
@@ -82,7 +82,7 @@ def test_variance_of_the_output(kind: Any) -> None:
     out = []
     with torch.no_grad():
         for _ in range(draws):
-            layer.draw(generator)
+            draw_noise([layer], generator)
             out.append(layer(torch.ones(1, inputs)))
     values = torch.cat(out)
     sigma = layer.weight_sigma[0, 0].item()
@@ -99,7 +99,7 @@ def test_without_noise_the_means_compute(kind: Any, rows: int) -> None:
     with torch.no_grad():
         layer.weight.normal_()
         layer.bias.normal_()
-    layer.draw(torch.Generator().manual_seed(1))
+    draw_noise([layer], torch.Generator().manual_seed(1))
     means = functional.linear(x, layer.weight, layer.bias)
     assert (layer(x) - means).abs().max() > 0.01
     clear_noise([layer])
