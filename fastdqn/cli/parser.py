@@ -8,7 +8,7 @@ import inspect
 import io
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -34,6 +34,7 @@ def parsed(
     program: str | None = None,
     pairs: bool = False,
     elsewhere: str = "",
+    others: Mapping[str, Any] = {},
 ) -> AnyT:
     """Return `words` parsed by tyro, whose boxed explanations are cut down to their sentence.
 
@@ -45,6 +46,7 @@ def parsed(
         program: what --help calls the program.
         pairs: whether every flag has both --name and --no-name.
         elsewhere: a sentence that says where else an option that is not known here may belong.
+        others: dataclasses that other words would have instead of `options_type`, by these words.
 
     Raises:
         UserError: an option that does not exist, or a value of the wrong type.
@@ -79,7 +81,7 @@ def parsed(
         sentence = _mistake(sentence, words, command, program)
         raise UserError(f"{sentence or 'The options cannot be understood'}; --help lists all options.") from None
     if unknown:
-        raise UserError(_unknown(unknown, command, elsewhere))
+        raise UserError(_unknown(unknown, command, elsewhere, others))
     return parsed_options
 
 
@@ -129,10 +131,14 @@ def _is_whole(said: str) -> bool:
         return False
 
 
-def _unknown(unknown: Sequence[str], command: Any, elsewhere: str) -> str:
+def _unknown(unknown: Sequence[str], command: Any, elsewhere: str, others: Mapping[str, Any]) -> str:
     """Return the sentence for words that are no option of `command`, which says what may have been meant."""
-    flags = [option.flag for group in groups_of(command) for option in group.options]
+    flags = _flags(command)
     first = next((word for word in unknown if word.startswith("--")), unknown[0]).partition("=")[0]
+    plain = first.replace("--no-", "--", 1)
+    for words, other in others.items():
+        if plain in _flags(other) and plain not in flags:
+            return f"There is no option {first} here; {words} has it."
     known = answer(first, flags)
     if known is not None:
         return known
@@ -141,6 +147,10 @@ def _unknown(unknown: Sequence[str], command: Any, elsewhere: str) -> str:
     meant = difflib.get_close_matches(first, [*flags, *(f"--no-{flag[2:]}" for flag in flags)], n=1, cutoff=0.75)
     hint = f"did you mean {meant[0]}?" if meant else "--help lists all options."
     return f"Unrecognized options: {', '.join(unknown)}; {hint} {elsewhere}".rstrip()
+
+
+def _flags(command: Any) -> list[str]:
+    return [option.flag for group in groups_of(command) for option in group.options]
 
 
 def _at_home(word: str) -> str:

@@ -147,9 +147,14 @@ def parse(
         return _with_stop_score(options, words)
     if flag("resume-previous", words, False):
         raise UserError("--resume-previous goes with --resume, which names the run.")
+    algorithms = {
+        "another --algorithm": options_type,
+        **{f"--algorithm {name}": kind for name, (kind, _) in others.items()},
+    }
     options_type, game = others.get(value_of("--algorithm", words) or "", (options_type, game))
     defaults = _defaults(options_type, words, game, device)
-    options = parsed(options_type, words, defaults, description, pairs=True)
+    elsewhere = {said: kind for said, kind in algorithms.items() if kind is not options_type}
+    options = parsed(options_type, words, defaults, description, pairs=True, others=elsewhere)
     check(options)
     refuse_idle(groups_of(options), asked(words))
     return _completed(_with_stop_score(options, words))

@@ -113,6 +113,21 @@ def test_answers_on_the_command_line(words: tuple[str, ...], said: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--algorithm", "ppo", "--temperature", "0.1"), "no option --temperature here; another --algorithm has it."),
+        (("--clip", "0.1"), "There is no option --clip here; --algorithm ppo has it."),
+        (("--algorithm=ppo", "--no-gamma"), "There is no option --no-gamma, only --gamma."),
+        (("--dueling",), "There is no option --dueling here; the scripts 10 to 12 have it."),
+    ],
+)
+def test_answers_of_a_script_with_two_algorithms(words: tuple[str, ...], said: str) -> None:
+    with pytest.raises(UserError) as caught:
+        parse("33_trainer_thread", *words)
+    assert said in str(caught.value)
+
+
 def test_the_page_of_names_says_what_the_commands_say() -> None:
     page = (ROOT / "docs" / "words.md").read_text(encoding="utf-8").partition("names elsewhere")[2]
     rows = re.findall(r"^\| `([a-z0-9-]+)` \| ((?:[^|]*`--[a-z-]+`)+) \|", page, re.M)
