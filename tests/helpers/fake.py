@@ -3,7 +3,8 @@
 python tests/helpers/fake.py --game pong --seed 0 --seconds 0.1 --runs-dir RUNS
 
 It needs hardly any time of its own. What it does it adds to the file that LEDGER names, a line each: `NAME begins`,
-`NAME resumes at STEP`, `NAME ends`. Its last checkpoint takes as many seconds as FAKE_SAVES says.
+`NAME resumes at STEP`, `NAME ends`. Its last checkpoint takes as many seconds as FAKE_SAVES says, if it
+plays the game that FAKE_SAVES_OF says, or any without that.
 """
 
 import fastdqn.cli.begin  # noqa: F401 - first: the signals  # isort: skip
@@ -60,7 +61,7 @@ def main() -> int:
             step += 1
             with (run / "speed.jsonl").open("a") as file:
                 file.write(json.dumps({"env_steps": step}) + "\n")
-            if process.stop_signal():
+            if process.stop_signal() and os.environ.get("FAKE_SAVES_OF", options.game) == options.game:
                 time.sleep(float(os.environ.get("FAKE_SAVES", "0")))
             if step % 2 == 0 or process.stop_signal():
                 write(run / "checkpoints" / f"{step:012}.checkpoint", {"step": step})

@@ -378,6 +378,27 @@ def test_a_worker_that_is_stopped_twice_writes_its_checkpoint(tmp_path: Path) ->
     assert len(list(folder.glob("runs/pong-0/*/checkpoints/*.checkpoint"))) == 1
 
 
+def test_a_run_that_does_not_stop_is_killed_and_named(tmp_path: Path) -> None:
+    folder = tmp_path / "sweep"
+    changed = "from fastdqn.tools.sweep import control, jobs; control.STOP_SECONDS = jobs.STOP_SECONDS = 3.0"
+    python = [sys.executable, "-c", f"{changed}; import runpy; runpy.run_module('fastdqn', run_name='__main__')"]
+    words = ("--games", "pong,boxing", "--jobs", "2", "--", "--seconds", "6")
+    first = subprocess.Popen(
+        [*python, *command(folder, *words)[3:]],
+        env={**environment(folder), "FAKE_SAVES": "60", "FAKE_SAVES_OF": "boxing"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait_until(lambda: len(list(folder.glob("runs/*/*/speed.jsonl"))) == 2, 30.0)
+    first.send_signal(signal.SIGINT)
+    _, said = first.communicate(timeout=20)
+    assert first.returncode == 130
+    assert "boxing-0: it had not stopped after 3 seconds, and was killed." in said
+    assert "pong-0" not in said  # it has stopped
+    assert not processes_of(folder)
+
+
 def test_a_run_that_cannot_be_resumed_begins_anew(tmp_path: Path) -> None:
     folder = tmp_path / "sweep"
     words = ("--games", "pong", "--", "--seconds", "0.5")

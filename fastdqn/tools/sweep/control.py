@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import socket
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -17,7 +18,7 @@ from fastdqn import process
 from fastdqn.errors import RunError, UserError
 from fastdqn.runs.folder import process_named, refuse_links, remove_unfinished, write_json
 from fastdqn.terminal import complain, console, typed
-from fastdqn.tools.sweep.jobs import Job, Outcome, progress_of
+from fastdqn.tools.sweep.jobs import STOP_SECONDS, Job, Outcome, progress_of
 from fastdqn.tools.sweep.plan import RUNNING, Task, atari_26, read_plan, write_plan
 from fastdqn.tools.sweep.results import FOLDER as RESULTS
 from fastdqn.tools.sweep.results import found_in, median_minutes, write_result
@@ -100,7 +101,8 @@ def run_sweep(
             if left:
                 jobs = [Job(script, path, task, folder / RUNS / task.name, keep_checkpoints) for task in left]
                 with engine() as workers:
-                    failed = _do(folder, jobs, found.results, workers)
+                    failed, stopped = _do(folder, jobs, found.results, workers)
+                _say_killed(stopped)
             return _end(folder, tasks, found.results, failed)
 
 
@@ -141,8 +143,11 @@ def saving(folder: Path) -> Generator[None]:
         ) from error
 
 
-def _do(folder: Path, jobs: Sequence[Job], results: dict[str, dict[str, Any]], workers: Engine) -> dict[str, str]:
-    """Do `jobs`, add to `results`, and return the last line of each run that has failed.
+def _do(
+    folder: Path, jobs: Sequence[Job], results: dict[str, dict[str, Any]], workers: Engine
+) -> tuple[dict[str, str], list[Future[Outcome]]]:
+    """Do `jobs`, add to `results`, and return the last line of each run that has failed, and what is not done yet after
+    a signal.
 
     Raises:
         OSError: the folder cannot be written to.
@@ -177,7 +182,16 @@ def _do(folder: Path, jobs: Sequence[Job], results: dict[str, dict[str, Any]], w
             shown.update(going, median_minutes(results.values()), len(waiting), workers.at_once)
         if waiting:
             shown.say("the runs that are going on write their checkpoints")
-    return failed
+    return failed, list(waiting)
+
+
+def _say_killed(stopped: Sequence[Future[Outcome]]) -> None:
+    """Name the runs that were asked to stop, and did not within the time that they had."""
+    for future in stopped:
+        if future.done() and not future.cancelled() and future.exception() is None:
+            outcome = future.result()
+            if outcome.code == -signal.SIGKILL:
+                complain(f"{outcome.name}: it had not stopped after {STOP_SECONDS:g} seconds, and was killed.")
 
 
 def _was_killed(code: int) -> bool:
