@@ -43,3 +43,11 @@ def told(error: Exception) -> UserError | RunError | None:
     if isinstance(error, OSError) and error.errno in _OF_PATHS and error.filename is not None:
         return UserError(f"{os.fsdecode(error.filename)}: {error.strerror}.")
     return None
+
+
+def shortage_of(error: Exception) -> str | None:
+    """Return what there was too little of, or what the system refused; None for an error of any other kind."""
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    short = isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error) or "out of memory" in str(error)
+    return "the memory did not suffice" if short else None

@@ -14,7 +14,7 @@ ProtocolName = Literal["nature", "machado", "atari-100k"]
 PRESENTATIONS: Mapping[ProtocolName, Mapping[str, Any]] = {
     # Mnih et al. 2015, Methods and extended data table 1: 5 minutes a game, lives in training alone.
     "nature": {"noop_max": 30, "sticky_actions": 0.0, "episodic_life": True, "max_frames": 18_000},
-    # Machado et al. 2018, their recommended settings.
+    # Machado et al. 2018, with games as long as Dopamine's.
     "machado": {
         "noop_max": 0,
         "sticky_actions": 0.25,

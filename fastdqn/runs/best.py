@@ -31,9 +31,14 @@ class Best(NothingUnfinished):
         self._path = folder / FILE
         self._tensors = tensors
         self._kept: dict[str, Tensor] = {}
+        self._loaded = False  # and the file may be of what is given up now
 
     def look(self, stop: StopTest) -> None:
         """Keep the weights of now if the mean of 100 games has not been as high before."""
+        if self._loaded:
+            self._loaded = False
+            self._path.unlink(missing_ok=True)
+            self.save()
         mean = stop.mean_score if stop.whole else None
         if mean is not None and (self.mean is None or mean > self.mean):
             self.mean, self._kept = mean, {name: on_cpu(tensor) for name, tensor in self._tensors.items()}
@@ -50,7 +55,7 @@ class Best(NothingUnfinished):
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Continue from there."""
-        self.mean, self._kept = state["mean"], dict(state["weights"])
+        self.mean, self._kept, self._loaded = state["mean"], dict(state["weights"]), True
 
 
 def read_best(run: Path) -> dict[str, Tensor]:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from fastdqn.errors import CheckpointError, RunError, UserError
+from fastdqn.errors import CheckpointError, RunError, UserError, shortage_of
 from fastdqn.runs.encoding import from_bytes, to_bytes
 from fastdqn.runs.folder import check_groups, is_words, read_config, version, write_whole, written_at
 from fastdqn.states import abandon, fetched
@@ -252,6 +252,7 @@ def read(header: Header) -> dict[str, Any]:
 
     Raises:
         CheckpointError: it is damaged.
+        RunError: there was no memory for it.
     """
     path = header.path
     try:
@@ -267,12 +268,20 @@ def read(header: Header) -> dict[str, Any]:
         states = from_bytes(data)
         about: dict[str, Any] = json.loads(states.pop("about"))
     except Exception as error:  # whatever its bytes make of the readers of others
+        _refuse_shortage(error, path)
         raise CheckpointError(
             f"The checkpoint {path} holds something that this version does not read{_other(path)}."
         ) from error
     if about != {"script": header.script, "game": header.game, "config": header.config, "env_steps": header.env_steps}:
         raise CheckpointError(f"The checkpoint {path} is damaged: its first line is not its own{_other(path)}.")
     return states
+
+
+def _refuse_shortage(error: Exception, place: Path) -> None:
+    """Raise RunError where a checkpoint was not loaded for want of memory or the like: the same one may be, later."""
+    why = shortage_of(error)
+    if why is not None:
+        raise RunError(f"{place} could not be resumed: {why}; nothing is lost.") from error
 
 
 def _shown(said: Any) -> str:
@@ -307,6 +316,7 @@ def understood(run: Path) -> Generator[None]:
 
     Raises:
         CheckpointError: with this sentence, or that of a part which does not take its state.
+        RunError: there was no memory for it, or the like.
     """
     try:
         yield
@@ -315,6 +325,7 @@ def understood(run: Path) -> Generator[None]:
     except UserError as error:
         raise CheckpointError(str(error)) from error
     except Exception as error:
+        _refuse_shortage(error, run)
         why = str(error).strip().splitlines()[-1].strip() if str(error) else type(error).__name__
         raise CheckpointError(
             f"The checkpoint of {run} does not fit this version of fastdqn, or the game's of ale-py: {why}."

@@ -41,7 +41,6 @@ class Checkpointing:
         """Whether the next checkpoint holds the replay."""
         self._next = self._after(process.elapsed())
         self._next_env_steps = begun + (run.checkpoint_env_steps or 0)
-        self._newest: int | None = None  # env steps
 
     @property
     def writing(self) -> bool:
@@ -65,7 +64,6 @@ class Checkpointing:
         Raises:
             OSError: it cannot be written.
         """
-        self._newest = env_steps
         try:
             self._files.begin(env_steps, lambda: self._states(state))
         except MemoryError as error:
@@ -87,11 +85,11 @@ class Checkpointing:
             again()
             self._say_saved(self._files.ended(wait=True))
 
-    def finish(self, env_steps: int, write: Callable[[], None], promised: bool) -> None:
-        """Wait for what is being written, and let `write` begin one of the end, after `env_steps`, unless it is there.
+    def finish(self, changed: bool, write: Callable[[], None], promised: bool) -> None:
+        """Wait for what is being written, and let `write` begin one of the end, unless it is there.
 
         Args:
-            env_steps: of the end.
+            changed: whether anything has since the newest.
             write: begins a checkpoint of now.
             promised: whether one has to be there; else one that fails is said, and the run is over without it.
 
@@ -100,7 +98,7 @@ class Checkpointing:
             RunError: it cannot be made, and was promised.
         """
         self.ended(write, wait=True)
-        if not self._on() or self._newest == env_steps:
+        if not self._on() or not changed:
             return
         try:
             write()

@@ -38,6 +38,10 @@ LOOK_SECONDS = 0.05
 """For which whoever looks tries it: so does another one who looks."""
 UNFINISHED = ".unfinished"
 """Ending of a file that is being written."""
+OF_THE_END = ("summary.json", "trial.json", "trial.png", "sessions.png")
+"""Files that say how a run has ended."""
+EXAMINED = ("fresh", "nature", "evaluation", "minutes", "samples_per_s")
+"""What summary.json holds of games after the end."""
 
 
 def version() -> str | None:
@@ -126,6 +130,14 @@ def reason_of(run: Path) -> str | None:
         reason = read_object(run / "summary.json")["reason"]
         return reason if is_words(reason) else None
     return None
+
+
+def found_after(run: Path) -> dict[str, Any]:
+    """Return what the summary of a run holds of games after its end."""
+    with contextlib.suppress(OSError, ValueError):
+        summary = read_object(run / "summary.json")
+        return {name: summary[name] for name in EXAMINED if name in summary}
+    return {}
 
 
 def new_folder(parent: Path, game: str, script: str) -> Path:

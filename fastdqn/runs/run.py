@@ -23,6 +23,8 @@ from fastdqn.runs.checkpointing import Checkpointing
 from fastdqn.runs.counters import Counters
 from fastdqn.runs.folder import (
     FORMAT,
+    OF_THE_END,
+    found_after,
     hold,
     let_go,
     new_folder,
@@ -97,7 +99,9 @@ class Run:
         check_trackers(trackers)
         self.folder = options.run.runs_dir
         self._resumed: dict[str, Any] | None = None
-        self._ended_before = options.run.resume is not None
+        self._settled = options.run.resume is None  # whether the folder is that of this run, and not as it was before
+        self._lines: dict[str, int] = {}  # how long the logs were at the checkpoint
+        self._changed = True  # since the newest checkpoint
         if options.run.resume is not None:
             self.folder = Path(options.run.resume)
             with saving(self.folder):
@@ -115,9 +119,9 @@ class Run:
                 self.folder = new_folder(options.run.runs_dir, self.game, self.script)
                 self._lock = hold(self.folder)
             remove_unfinished(self.folder)
-            write_json(self.folder / "config.json", config)
-            resumed_at = None if self._resumed is None else self.begun
-            write_json(self.folder / "environment.json", environment_of(self.folder, device, resumed_at))
+            self._config = config
+            if self._settled:
+                self._describe()
             built = build_trackers(trackers, options.run.project, self.folder, config)
             self._logs = Records(self.folder, built, self._progress.say)
         self.weights = Weights(self.folder)
@@ -173,6 +177,7 @@ class Run:
 
         In a resumed run all parts now continue from the checkpoint. Environments that could not be continued begin
         anew: every part is told to discard what was unfinished of them. A part that the checkpoint lacks is left empty.
+        Its files stay as they are until it goes on.
         """
         self._checkpointing.parts = parts
         if self._resumed is None:
@@ -181,15 +186,11 @@ class Run:
             states: dict[str, Any] = self._resumed["parts"]
             stop = {"stop": self.stop}
             lost = resume_parts({**parts, **stop}, {**states, "stop": self._resumed["run"]["stop"]})
-            lines = {name: int(size) for name, size in self._resumed["run"]["lines"].items()}
+            self._lines = {name: int(size) for name, size in self._resumed["run"]["lines"].items()}
         if parts.keys() - states.keys():
             self.counters.discarded_at = self.env_steps
         with saving(self.folder):
-            self._logs.check(lines)
-            if self._logs.longer(lines):  # then the summary of before is of games that are cut off now
-                (self.folder / "summary.json").unlink(missing_ok=True)
-            checkpoint.give_up(self.folder, self.begun)
-            self._logs.cut(lines)
+            self._logs.check(self._lines)
         self._resumed = None
         said = "the games begin anew" if lost is None else "the games continue where they were"
         said = f"{int(lost.sum())} games begin anew" if lost is not None and lost.any() else said
@@ -220,6 +221,9 @@ class Run:
 
     def played_many(self, env_steps: int, episodes: tuple[EpisodeEnd, ...], at_once: int, **values: float) -> None:
         """Count env steps of `at_once` games, and log those that finished in them."""
+        with saving(self.folder):
+            self._settle()
+        self._changed = True
         self.stop.play(at_once)
         self.counters.stepped(env_steps, values)
         for episode in episodes:
@@ -234,6 +238,7 @@ class Run:
 
     def updated(self, metrics: Mapping[str, Tensor], samples: int) -> None:
         """Count one update on so many samples. Its metrics, () each, stay on the device until the next record."""
+        self._changed = True
         self.counters.updated(samples)
         self._metrics = metrics
         if self._first_update_here is None:
@@ -269,9 +274,7 @@ class Run:
             self.reason = "train-seconds"
         if self.reason is None:
             with saving(self.folder):
-                if self._ended_before:  # what it says of its end is no longer so
-                    (self.folder / "summary.json").unlink(missing_ok=True)
-                    self._ended_before = False
+                self._settle()
                 self._checkpointing.ended(self._checkpoint)
             if self._checkpointing.due(self.env_steps):
                 self._record(time.perf_counter())  # which ends a run whose loss or weights are no numbers any more
@@ -305,6 +308,7 @@ class Run:
     def _checkpoint(self) -> None:
         """Begin a checkpoint of now, and save the weights of the same moment: whoever steps them stands until then."""
         self._logs.keep()
+        self._changed = False
         self._checkpointing.begin(self.env_steps, self._state())
         self.weights.save()
 
@@ -325,9 +329,32 @@ class Run:
         run = self.options
         return Limits.of(run.stop_score, run.max_env_steps, run.max_minutes, time.monotonic() - process.elapsed())
 
+    def _describe(self) -> None:
+        """Write what the run is, and where it goes on."""
+        write_json(self.folder / "config.json", self._config)
+        resumed_at = self.begun if self.options.resume else None
+        write_json(self.folder / "environment.json", environment_of(self.folder, self.device, resumed_at))
+
+    def _settle(self) -> bool:
+        """Let the files of a run that goes on be those of its checkpoint, and say what it is now; return whether what
+        is given up by that had come after the checkpoint.
+        """
+        if self._settled:
+            return False
+        given_up = self._logs.longer(self._lines)
+        for name in OF_THE_END:  # what it says is no longer so
+            (self.folder / name).unlink(missing_ok=True)
+        checkpoint.give_up(self.folder, self.begun)
+        self._logs.cut(self._lines)
+        self._describe()
+        if given_up:
+            self.weights.save()
+        self._settled = True
+        return given_up
+
     def _finish(self) -> None:
-        before = reason_of(self.folder) if self._is_as_resumed() else None
-        if before is not None and self.reason == "interrupted":
+        before = None if self._settled else reason_of(self.folder)
+        if not self._settled and self.reason == "interrupted":
             self._progress.say(f"stopped at env step {self.env_steps:,}, where it was resumed: nothing was played")
             return
         solved_now = self.reason == "solved" != before  # by another stop score
@@ -335,16 +362,20 @@ class Run:
             said = f"nothing to do: the run was over ({self.reason}) after {self.env_steps:,} env steps"
             self._progress.say(f"{said}; raise its limits to continue")
             return
-        summary = self._save()
+        with saving(self.folder):
+            examined = {} if self._settled else found_after(self.folder)
+            if self._settle():
+                examined = {}  # of other weights
+        summary = self._save(examined)
         with saving(self.folder):
             promised = self.reason == "interrupted"  # by the exit code
-            self._checkpointing.finish(self.env_steps, self._checkpoint, promised)
+            self._checkpointing.finish(self._changed, self._checkpoint, promised)
         self._progress.say(ending(summary, self.options.stop_score))
 
-    def _save(self) -> dict[str, Any]:
-        """Write the weights and the summary; return the summary."""
-        summary = self.summary()
-        if self._resumed is not None:  # it failed before it had continued: what is there is better
+    def _save(self, examined: Mapping[str, Any] = {}) -> dict[str, Any]:
+        """Write the weights and the summary, with what is known of games after it; return the summary."""
+        summary = {**self.summary(), **examined}
+        if not self._settled:  # it failed before it went on: what is there is better
             return summary
         with saving(self.folder):
             write_json(self.folder / "summary.json", summary)

@@ -75,7 +75,7 @@ PROTOCOLS = {
     ),
     "machado": EvaluationProtocol(
         "sticky actions 0.25, all 18 actions, no no-ops, games of at most 30 minutes, epsilon 0.01, 100 games "
-        "(Machado et al. 2018)",
+        "(Machado et al. 2018; the length is Dopamine's)",
         0.01,
         PRESENTATIONS["machado"],
         100,

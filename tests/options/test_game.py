@@ -25,7 +25,7 @@ def test_impossible_options_are_one_sentence(options: VectorOptions, words: str)
 
 @pytest.mark.parametrize("script", ["01_baseline", "05_opencv_wrappers", "09_cuda_graph"])
 def test_a_protocol_is_its_papers_in_training(script: str) -> None:
-    """Mnih et al. 2015 and Machado et al. 2018; 5 and 30 minutes of 60 frames a second."""
+    """Mnih et al. 2015, and Machado et al. 2018 with Dopamine's length; 5 and 30 minutes of 60 frames a second."""
 
     def game(*words: str) -> tuple[object, ...]:
         found: GameOptions = parse(script, "--game", "seaquest", *words).game
