@@ -22,14 +22,16 @@ import importlib.util
 import math
 import multiprocessing
 import os
+import select
 import signal
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Generator, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from fastdqn import cgroup
 
@@ -39,6 +41,8 @@ NEEDED = (
 )
 """The modules of other packages that every script imports."""
 FORCED_EXIT_AFTER = 2  # signals
+CLOSE_SECONDS = 4.0
+"""For what is closed at the end of a process that does not wait for its threads."""
 
 
 _running = False
@@ -46,6 +50,7 @@ _received = 0
 _first = 0
 _failed = _abandoned = _first_only = False
 _held: list[int] | None = None  # signals that came while they were held back
+_open: list[weakref.finalize[..., Any]] = []
 
 
 def elapsed() -> float:
@@ -96,9 +101,22 @@ def abandon() -> None:
     _abandoned = True
 
 
+def close_at_end(what: weakref.finalize[..., Any]) -> None:
+    """See to it that something is closed that may have programs of its own, also where `leave` does not wait."""
+    _open.append(what)
+
+
+def _close_all() -> None:
+    for one in _open:
+        one()
+
+
 def leave(code: int) -> NoReturn:
     """End the process with this exit code."""
     if _abandoned:
+        closing = threading.Thread(target=_close_all, daemon=True)
+        closing.start()
+        closing.join(CLOSE_SECONDS)
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()
@@ -185,24 +203,30 @@ def _on_signal(number: int, _frame: FrameType | None) -> None:
         return
     _first = _first or (_held or [number])[0]
     if not _running or _held or _received >= FORCED_EXIT_AFTER:
-        _tell(b"\nInterrupted.\n")
         kill_children()
+        tell(b"\nInterrupted.\n")
         show_cursor()
         os._exit(128 + _first)
-    _tell(b"\nStopping; press Ctrl-C again to leave at once, without saving.\n")
+    tell(b"\nStopping; press Ctrl-C again to leave at once, without saving.\n")
 
 
 def show_cursor() -> None:
     """Show the cursor again, which a progress display hides, before the process ends at once."""
-    with contextlib.suppress(OSError):
-        if os.isatty(1):
+    with contextlib.suppress(OSError, ValueError):
+        if os.isatty(1) and _takes(1):
             os.write(1, b"\x1b[?25h")
 
 
-def _tell(words: bytes) -> None:
-    """Write `words` to stderr, if there is still somebody to read it."""
-    with contextlib.suppress(OSError):
-        os.write(2, words)
+def tell(words: bytes) -> None:
+    """Write `words` to stderr, if there is still somebody to read it: whoever stands still would keep this process."""
+    with contextlib.suppress(OSError, ValueError):
+        if _takes(2):
+            os.write(2, words)
+
+
+def _takes(number: int) -> bool:
+    """Tell whether something can be written to this file without waiting."""
+    return os.name == "nt" or bool(select.select([], [number], [], 0.0)[1])
 
 
 def take_over() -> None:

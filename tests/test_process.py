@@ -12,6 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.helpers.marks import posix_signals
@@ -186,10 +187,78 @@ def test_a_bare_make_lists_every_target() -> None:
 @posix_signals
 def test_closed_streams_are_no_files_of_the_run(tmp_path: Path) -> None:
     """What is opened next, weights in shared memory for one, would be written to by whoever tells something."""
-    code = "from fastdqn import process; process.take_over(); a = open('weights', 'w'); process._tell(b'Stopping'); "
+    code = "from fastdqn import process; process.take_over(); a = open('weights', 'w'); process.tell(b'Stopping'); "
     code += "import subprocess, sys; assert sys.stdout and sys.stderr; print('said', file=sys.stderr); "
     code += "subprocess.run(['sh', '-c', 'echo told; echo told >&2'], check=True); a.write(str(a.fileno()))"
     words = ["sh", "-c", 'exec "$0" -c "$1" <&- >&- 2>&-', sys.executable, code]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     assert subprocess.run(words, cwd=tmp_path, env=environment, check=False).returncode == 0
     assert int((tmp_path / "weights").read_text()) > 2
+
+
+FULL = """
+import os, signal, sys
+from fastdqn import process
+process.take_over()
+os.set_blocking(2, False)
+try:
+    while True:
+        os.write(2, b"x" * 512)
+except BlockingIOError:
+    os.set_blocking(2, True)
+with process.running():
+    os.kill(os.getpid(), signal.SIGINT)
+    print(process.stop_signal(), flush=True)
+    os.kill(os.getpid(), signal.SIGINT)
+print("still here")
+"""
+
+
+@posix_signals
+def test_a_reader_that_stands_still_keeps_no_process_that_is_to_leave() -> None:
+    """Its pipe is full, and nobody reads from it."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    words = [sys.executable, "-c", FULL]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as child:
+        try:
+            code = child.wait(60)
+        finally:
+            child.kill()
+        assert child.stdout is not None
+        assert (code, child.stdout.read()) == (130, b"2\n")
+
+
+LEAVES = """
+import subprocess, sys
+from fastdqn import process
+from fastdqn.envs.own import OwnEnv
+
+class Program(__import__("tests.helpers.own", fromlist=["Dots"]).Dots):
+    def __init__(self):
+        super().__init__()
+        self.program = subprocess.Popen(["sleep", "600"], stdout=subprocess.DEVNULL)
+        print(self.program.pid, flush=True)
+    def close(self):
+        self.program.kill()
+        self.program.wait()
+
+import tests.helpers.own
+tests.helpers.own.Program = Program
+env = OwnEnv("tests.helpers.own:Program", 100)
+if sys.argv[1] == "abandons":
+    process.abandon()
+process.leave(1)
+"""
+
+
+@posix_signals
+@pytest.mark.parametrize("how", ["abandons", "waits"])
+def test_programs_of_environments_end_with_a_process_that_does_not_wait_for_its_threads(how: str) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    words = [sys.executable, "-c", LEAVES, how]
+    done = subprocess.run(words, capture_output=True, text=True, env=environment, timeout=60, check=False)
+    assert done.returncode == 1, done.stderr
+    left = psutil.pid_exists(int(done.stdout))
+    if left:
+        psutil.Process(int(done.stdout)).kill()
+    assert not left

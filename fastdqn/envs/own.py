@@ -22,6 +22,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
+from fastdqn import process
 from fastdqn.envs.frames import FrameStore
 from fastdqn.envs.games import find_modules_here
 from fastdqn.errors import RunError, UserError
@@ -68,6 +69,7 @@ class OwnEnv(gymnasium.Env[Any, Any]):
             raise UserError(f"{name} returned an environment that it had returned before; each game needs a new one.")
         _played[id(inner)] = inner
         self._closed = weakref.finalize(self, _close, self.env)  # at the end of the process at the latest
+        process.close_at_end(self._closed)
         self.metadata = self.env.metadata
         actions: Any = getattr(self.env, "action_space", None)
         shown: Any = getattr(self.env, "observation_space", None)

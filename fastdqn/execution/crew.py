@@ -184,11 +184,13 @@ class Crew(NothingUnfinished):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with contextlib.suppress(RunError, UserError):
-            if error is None:
-                self._state = self.state()
-        self._state = self._state or self._nothing()
-        end_all(self._children)
+        try:
+            with contextlib.suppress(RunError, UserError):
+                if error is None:
+                    self._state = self.state()
+        finally:  # whatever it raises: children that are left would keep this process for ever
+            self._state = self._state or self._nothing()
+            end_all(self._children)
 
     def messages(self, count: int) -> list[tuple[int, Any]]:
         """Return the next `count` messages, each with the number of its player; fewer only if a signal asks this

@@ -24,14 +24,14 @@ from typing import Any
 
 from fastdqn import process
 from fastdqn.errors import RunError
-from fastdqn.terminal import complain
 
 EMBEDDED = "FASTDQN_EMBEDDED"
 """In the environment of children of rank 0, which speaks for them."""
 BEAT_SECONDS = 0.5
 """Between two words of a rank."""
 SILENT_SECONDS = 5.0
-"""Without a word, after which a rank counts as gone: stopped, or cut off."""
+"""Without a word, after which a rank counts as gone: stopped, or cut off. Before all have begun to learn it has
+`START_SECONDS`: emulators that are made hold Python's lock."""
 GRACE_SECONDS = 3.0
 """For a rank's main thread to notice that another is gone, before the process is ended."""
 SAVE_SECONDS = 30.0
@@ -92,6 +92,7 @@ class Presence:
         self._server: socket.socket | None = None
         self._token = ""
         self._noticed = self._closed = False
+        self._silent = START_SECONDS
         self._lock = threading.Lock()  # of what is sent
         self._selector = selectors.DefaultSelector()
         self._thread = threading.Thread(target=self._watch, name="fastdqn-presence", daemon=True)
@@ -128,6 +129,10 @@ class Presence:
         """Return the ranks that have not come yet, as rank 0 knows them."""
         return [rank for rank in range(1, self._world) if rank not in self._lines]
 
+    def begun(self) -> None:
+        """Note that all learn now."""
+        self._silent = SILENT_SECONDS
+
     def exchange(self) -> None:
         """Note that this rank begins an exchange with all."""
         self._begun += 1
@@ -148,7 +153,7 @@ class Presence:
             if self.lost is None:
                 self._noticed = True
                 self.lost = sentence
-                for line in self._lines.values():
+                for line in tuple(self._lines.values()):
                     line.say(failed=sentence)
 
     def _listen(self) -> None:
@@ -174,7 +179,8 @@ class Presence:
         line = _Line(to, 0, self._address)
         line.say(rank=self._rank, place=f"process {os.getpid()} on {socket.gethostname()}", token=token)
         self._selector.register(to, selectors.EVENT_READ, lambda: self._read(line))
-        self._lines[0] = line
+        with self._lock:
+            self._lines[0] = line
 
     def _accept(self) -> None:
         assert self._server is not None
@@ -206,7 +212,10 @@ class Presence:
             if secrets.compare_digest(str(said["token"]), self._token) and 0 < rank < self._world:
                 line.rank, line.place = rank, str(said["place"])
                 self._strangers.remove(line)
-                self._lines[rank] = line
+                with self._lock:
+                    self._lines[rank] = line
+                    if self.lost is not None:  # it comes too late
+                        line.say(failed=self.lost)
             return
         line.begun = int(said.get("begun", line.begun))
         if "left" in said:
@@ -239,7 +248,7 @@ class Presence:
                 for do in ready:
                     do()
             now = time.monotonic()
-            if now - looked > SILENT_SECONDS / 2.0:  # this process was stopped itself, say with the others by Ctrl-Z
+            if now - looked > self._silent / 2.0:  # this process was stopped itself, say with the others by Ctrl-Z
                 for line in tuple(self._lines.values()):
                     line.heard = now
             looked = now
@@ -249,19 +258,19 @@ class Presence:
                     for line in self._lines.values():
                         line.say(begun=self._begun)
             for line in tuple(self._lines.values()):
-                if line.rank not in self._left and now - line.heard > SILENT_SECONDS:
+                if line.rank not in self._left and now - line.heard > self._silent:
                     self._lose(
-                        f"{line.called} has been silent for {SILENT_SECONDS:g} seconds: it was stopped, or cut off."
+                        f"{line.called} has been silent for {self._silent:g} seconds: it was stopped, or cut off."
                     )
-            if self.lost is None or self._noticed:
+            if self.lost is None:
                 continue
             lost_at = lost_at or now
-            if self.saving() and now - lost_at < SAVE_SECONDS:
-                saved_at = now
+            if (self._noticed or self.saving()) and now - lost_at < SAVE_SECONDS:
+                saved_at = now  # a main thread that has noticed leaves by itself, unless it hangs then
             if now - max(lost_at, saved_at) > GRACE_SECONDS and not self._closed:
-                if not self._quiet:
-                    complain(f"error: {self.lost}")
                 process.kill_children()
+                if not self._quiet:
+                    process.tell(f"error: {self.lost}\n".encode())
                 process.show_cursor()
                 os._exit(1)
 

@@ -96,6 +96,7 @@ class ChildProcess:
         self._timeout = timeout
         self._seen: psutil.Process | None = None
         self._looked = self._woke = time.monotonic()
+        self._said: RunError | UserError | str = ""  # why the child failed
         try:
             self._queue: Any = context.Queue(maxsize=capacity)
             # A pipe, not an Event: an Event's lock would stay locked for ever if the child were killed holding it.
@@ -201,6 +202,7 @@ class ChildProcess:
         try:
             return self._queue.get(timeout=seconds) if seconds else self._queue.get_nowait()
         except queue.Empty:
+            self._hear()
             if not alive and not process.stop_signal():
                 raise self._failed() from None
             if time.monotonic() - now > seconds + PAUSE_SECONDS:  # or while it waited here
@@ -262,13 +264,17 @@ class ChildProcess:
             while True:
                 self._queue.get_nowait()
 
-    def _failed(self) -> RunError | UserError:
-        self._process.join(LEAVE_SECONDS)
-        said: RunError | UserError | str = ""
+    def _hear(self) -> None:
+        """Take what the child says of its failure; it does not leave before a long text is read."""
         with contextlib.suppress(EOFError, OSError):
-            if self._control.poll():
-                said = self._control.recv()
-        code = self._process.exitcode
+            if not self._said and self._control.poll():
+                self._said = self._control.recv()
+
+    def _failed(self) -> RunError | UserError:
+        self._hear()  # first: it may be waiting for that
+        self._process.join(LEAVE_SECONDS)
+        self._hear()
+        code, said = self._process.exitcode, self._said
         if isinstance(said, RunError | UserError):
             return said
         if self._orphan() is not None:
@@ -283,14 +289,15 @@ def end_all(children: Sequence[ChildProcess], seconds: float | None = None) -> N
     """Ask all children to leave, wait for that, at most so many seconds for all together (LEAVE_SECONDS unless said
     otherwise), and kill those that stay.
     """
-    for child in children:
-        child.ask(STOP)
-    deadline = time.monotonic() + (LEAVE_SECONDS if seconds is None else seconds)
-    while any(child.alive for child in children) and time.monotonic() < deadline:
+    with contextlib.ExitStack() as closing:
         for child in children:
-            child.wait(0.02 / len(children))
-    for child in children:
-        child.close()
+            closing.callback(child.close)
+        for child in children:
+            child.ask(STOP)
+        deadline = time.monotonic() + (LEAVE_SECONDS if seconds is None else seconds)
+        while any(child.alive for child in children) and time.monotonic() < deadline:
+            for child in children:
+                child.wait(0.02 / len(children))
 
 
 def _run(

@@ -167,6 +167,8 @@ class Ranks(Exchanges):
             self._share_moments(group.optimizer)
         self._learner = learner
         self.check()
+        if self._presence is not None:
+            self._presence.begun()
         self._met = time.monotonic()
 
     def check(self) -> None:

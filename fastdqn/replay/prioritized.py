@@ -109,7 +109,7 @@ class PrioritizedReplay:
         Raises:
             IndexError: there are none yet.
         """
-        if self.frames.starts()[1] < 0:
+        if self._filled == 0:
             raise IndexError("the replay holds no whole window yet")
         uniform = torch.rand(batch_size, dtype=torch.float64, generator=self.generator, device=self.device)
         return self.draw(uniform)
@@ -151,13 +151,11 @@ class PrioritizedReplay:
         drawable = leaves[leaves > 0]
         if len(drawable) == 0 or self._exponent == 0:
             return {}
-        low, middle, high = (
-            float(v) ** (1.0 / self._exponent) for v in (drawable.min(), drawable.median(), drawable.max())
-        )
+        priorities = drawable.cpu().numpy().astype(np.float64) ** (1.0 / self._exponent)
         return {
-            "priority/min": low,
-            "priority/median": middle,
-            "priority/max": high,
+            "priority/min": float(priorities.min()),
+            "priority/median": float(np.median(priorities)),
+            "priority/max": float(priorities.max()),
             "priority/beta": float(self._beta),
         }
 

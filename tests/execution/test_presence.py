@@ -40,7 +40,7 @@ def test_who_writes_a_checkpoint_is_ended_when_it_is_whole(
     left: list[float] = []
     monkeypatch.setattr(presence_of, "GRACE_SECONDS", 0.1)
     monkeypatch.setattr(presence_of, "SAVE_SECONDS", 0.6)
-    monkeypatch.setattr(presence_of, "complain", lambda _: None)
+    monkeypatch.setattr(process, "tell", lambda _: None)
     monkeypatch.setattr(process, "kill_children", lambda: None)
     monkeypatch.setattr(presence_of.os, "_exit", lambda _: left.append(time.monotonic()))
     with Presence(0, 2, "127.0.0.1", dist.HashStore()) as presence:
@@ -61,6 +61,7 @@ def test_who_was_stopped_itself_does_not_take_the_others_for_gone(
     monkeypatch.setattr(presence_of, "SILENT_SECONDS", 0.4)
     here, there = socket.socketpair()
     with here, there, Presence(0, 2, "127.0.0.1", dist.HashStore()) as presence:
+        presence.begun()
         presence._lines[1] = line = presence_of._Line(here, 1)
         if itself:
             real = time.monotonic
@@ -73,3 +74,52 @@ def test_who_was_stopped_itself_does_not_take_the_others_for_gone(
         assert (presence.lost is None) == itself
         presence.notice()
         presence._left.add(1)
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_until_all_learn_a_rank_may_be_silent_for_longer(monkeypatch: pytest.MonkeyPatch, begun: bool) -> None:
+    """Emulators that are made hold Python's lock for as long as that takes."""
+    monkeypatch.setattr(presence_of, "SILENT_SECONDS", 0.4)
+    monkeypatch.setattr(presence_of, "START_SECONDS", 1.6)
+    here, there = socket.socketpair()
+    with here, there, Presence(0, 2, "127.0.0.1", dist.HashStore()) as presence:
+        presence._lines[1] = presence_of._Line(here, 1)
+        if begun:
+            presence.begun()
+        began = time.monotonic()
+        while presence.lost is None and time.monotonic() - began < 20.0:
+            time.sleep(0.01)
+        said = presence.notice()
+        presence._left.add(1)
+    assert said == f"Rank 1 has been silent for {0.4 if begun else 1.6:g} seconds: it was stopped, or cut off."
+    assert (time.monotonic() - began < 1.6) == begun
+
+
+def test_who_has_noticed_and_hangs_then_is_ended_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Say in a device's operation that waits for a rank that is gone."""
+    left: list[float] = []
+    monkeypatch.setattr(presence_of, "GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(presence_of, "SAVE_SECONDS", 0.6)
+    monkeypatch.setattr(process, "tell", lambda _: None)
+    monkeypatch.setattr(process, "kill_children", lambda: None)
+    monkeypatch.setattr(presence_of.os, "_exit", lambda _: left.append(time.monotonic()))
+    with Presence(0, 2, "127.0.0.1", dist.HashStore()) as presence:
+        began = time.monotonic()
+        presence._lose("Rank 1 is gone.")
+        assert presence.notice() == "Rank 1 is gone."
+        while not left and time.monotonic() - began < 20.0:
+            time.sleep(0.01)
+    assert 0.6 <= left[0] - began < 20.0
+
+
+def test_a_rank_that_comes_after_the_end_is_told_of_it() -> None:
+    store = dist.HashStore()
+    with Presence(0, 3, "127.0.0.1", store) as presence, Presence(1, 3, "127.0.0.1", store) as early:
+        end = time.monotonic() + 20.0
+        while not early.complete() and time.monotonic() < end:
+            time.sleep(0.01)
+        presence.fail("Rank 0 could not go on.")
+        with Presence(2, 3, "127.0.0.1", store) as late:
+            while not (late.complete() and late.lost) and time.monotonic() < end:
+                time.sleep(0.01)
+            assert late.notice() == early.notice() == "Rank 0 could not go on."

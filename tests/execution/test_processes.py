@@ -20,6 +20,7 @@ import pytest
 from fastdqn import process
 from fastdqn.errors import RunError, UserError
 from fastdqn.execution import processes, starting
+from fastdqn.execution.crew import Crew
 from fastdqn.execution.processes import ChildProcess, Request
 from fastdqn.runs.machine import resident_bytes
 from tests.helpers.children import (
@@ -32,6 +33,7 @@ from tests.helpers.children import (
     count_late,
     count_until_asked,
     describe,
+    fail_at_length,
     hold,
     measure,
     start_and_terminate,
@@ -96,6 +98,48 @@ def test_a_reason_that_is_a_sentence_is_raised_in_the_parent_as_it_is(reason: ty
         assert [child.receive() for _ in range(4)] == list(range(4))
         with pytest.raises(reason, match=r"^The toy ran out of numbers\.$"):
             child.receive()
+
+
+def test_a_long_reason_is_no_hang() -> None:
+    """A child that has more to say than the pipe holds waits until somebody reads it."""
+    with child_of(fail_at_length, 1_000_000, timeout=20.0) as child:
+        assert child.receive() == 0
+        begin = time.monotonic()
+        with pytest.raises(RunError, match=r"^x{1000000}$"):
+            child.receive()
+        assert time.monotonic() - begin < 10.0
+
+
+@pytest.mark.parametrize("broken", ["close", "ask"])
+def test_children_end_although_one_cannot_be_closed(monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
+    """Or asked: one that is left would keep the process at its end for ever."""
+    with child_of(count_until_asked) as first, child_of(count_until_asked) as second:
+        assert (first.receive(), second.receive()) == (0, 0)
+        close = first.close
+
+        def fail(*_: Any) -> None:
+            close()
+            raise MemoryError
+
+        monkeypatch.setattr(first, broken, fail)
+        with pytest.raises(MemoryError):
+            processes.end_all([first, second], 2.0)
+        assert gone(second.pid)
+        monkeypatch.undo()
+
+
+def test_a_crew_ends_whatever_its_state_raises() -> None:
+    class Toys(Crew):
+        def __init__(self) -> None:
+            self._children = [child_of(count_until_asked)]
+            self._state = None
+
+        def state(self) -> dict[str, Any]:
+            raise MemoryError
+
+    with pytest.raises(MemoryError), Toys() as toys:
+        assert toys._children[0].receive() == 0
+    assert gone(toys.pids[0])
 
 
 def test_a_killed_child_is_noticed() -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from fastdqn.execution.presence import SILENT_SECONDS, START_SECONDS
 from fastdqn.runs.checkpoint import checkpoints_in
 from tests.faults.inside import where
 from tests.faults.table import SETTINGS, a_sentence, script
@@ -28,7 +29,7 @@ PPO = (
 INITIAL = 3000
 FILLING = ("--replay-initial", str(INITIAL))
 SHORT_GAMES = ("--max-frames", "10", "--fresh-games", "1000000", "--stop-score")
-SILENT_SESSION, SILENT_RANK = 20.0, 5.0  # seconds without a word after which one counts as hung
+SILENT_SESSION = 20.0  # seconds without a word after which one counts as hung
 SLOW = {"writing": 3.0, "last": 8.0}
 """Seconds that a checkpoint takes, by phase; the last one longer than a rank is left alone whose peer is gone."""
 
@@ -60,10 +61,11 @@ class System:
     def ranks(self) -> bool:
         return self.child.startswith("rank")
 
-    @property
-    def silent(self) -> float:
-        """Seconds without a word after which its child counts as hung."""
-        return SILENT_RANK if self.ranks else SILENT_SESSION
+    def silent(self, phase: str) -> float:
+        """Return the seconds without a word after which its child counts as hung."""
+        if not self.ranks:
+            return SILENT_SESSION
+        return START_SECONDS if phase == "start" else SILENT_SECONDS
 
     @property
     def phases(self) -> list[str]:

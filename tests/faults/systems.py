@@ -74,16 +74,16 @@ def interrupted(system: System, phase: str, presses: int, folder: Path) -> str |
 
 def stopped(system: System, phase: str, victim: str, folder: Path) -> str | None:
     """Stop a process for ever, or rank 0 until the others have left, which must be soon."""
-    words = () if system.ranks else ("--session-timeout", f"{system.silent:g}")
+    words = () if system.ranks else ("--session-timeout", f"{system.silent(phase):g}")
     with going_on(folder, system, phase, *words) as run:
         send(run, victim, signal.SIGSTOP)
         if victim == "main":
-            end = time.monotonic() + system.silent + IN_TIME
+            end = time.monotonic() + system.silent(phase) + IN_TIME
             while run.players():
                 assert time.monotonic() < end, "the others wait for one that is stopped"
                 time.sleep(0.1)
             send(run, victim, signal.SIGCONT)
-        ended = run.finish(system.silent + IN_TIME + SLOW.get(phase, 0.0))
+        ended = run.finish(system.silent(phase) + IN_TIME + SLOW.get(phase, 0.0))
     said = "(is gone|has been silent|failed)" if victim == "main" else "(hung|has been silent)"
     return wrong_end(ended, 1, said) or goes_on(folder, system, phase)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fastdqn.errors import RunError
 from fastdqn.execution.processes import Outbox
 
 
@@ -39,6 +40,12 @@ def count_and_say_why(last: int, reason: type[Exception], outbox: Outbox) -> Non
     """Send the numbers up to `last`, and fail for a reason that is a sentence."""
     count(0, last, outbox)
     raise reason("The toy ran out of numbers.")
+
+
+def fail_at_length(length: int, outbox: Outbox) -> None:
+    """Send a number, and fail with a text of so many letters."""
+    outbox.put(0)
+    raise RunError("x" * length)
 
 
 def clean_up_and_fail(place: Path, outbox: Outbox) -> None:

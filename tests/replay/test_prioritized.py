@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from fastdqn.replay.prioritized import PrioritizedReplay
+from fastdqn.replay.returns import ReturnReplay
 from tests.helpers.replays import ENDS, RESETS, Script, feed, make_replay
 
 
@@ -37,6 +38,22 @@ def test_what_can_be_drawn_is_what_is_stored_whole(n_step: int) -> None:
 def test_nothing_to_draw_yet() -> None:
     with pytest.raises(IndexError, match="no whole window"):
         replay_of(16, 3, 2).sample(4)
+
+
+def test_a_block_whose_priorities_are_yet_to_come_cannot_be_drawn() -> None:
+    """Its returns are known after its last step; priorities come with the next one."""
+    frames = ReturnReplay(0.9, 4, None, 80, 2, (36, 36), 2, 0.9, torch.device("cpu"), 0)
+    replay, game = PrioritizedReplay(frames), Script({})
+    replay.reset(game.frames())
+    frames.note()
+    for _ in range(4):
+        replay.add(*game.step())
+        frames.note()
+    assert frames.starts()[1] >= 0
+    with pytest.raises(IndexError, match="no whole window"):
+        replay.sample(4)
+    replay.add(*game.step())
+    assert len(replay.sample(4).obs) == 4
 
 
 @pytest.mark.parametrize("exponent", [0.6, 1.0, 0.0])
@@ -150,6 +167,6 @@ def test_spread_by_hand() -> None:
     replay.set_beta(0.7)
     spread = replay.spread()
     assert spread["priority/min"] == pytest.approx(0.1, rel=1e-3)
-    assert spread["priority/median"] == pytest.approx(0.2, rel=1e-3)
+    assert spread["priority/median"] == pytest.approx(0.25, rel=1e-3)  # of an even number: between the middle two
     assert spread["priority/max"] == pytest.approx(5.0, rel=1e-3)
     assert spread["priority/beta"] == pytest.approx(0.7)

@@ -62,7 +62,10 @@ class RayWorkers:
                 f"This machine has {max(each, default=0)} cores, and a run is to have {cores}; lower --cores."
             )
         self.at_once = max(1, sum(count // cores for count in each))
-        stop = self._ray.remote(_Stop).options(num_cpus=0, max_concurrency=1000).remote()
+        here = importlib.import_module("ray.util.scheduling_strategies").NodeAffinitySchedulingStrategy(
+            self._ray.get_runtime_context().get_node_id(), soft=False
+        )  # as long as the sweep is there, whatever machine goes
+        stop = self._ray.remote(_Stop).options(num_cpus=0, max_concurrency=1000, scheduling_strategy=here).remote()
         self._stop: Any = stop
         run = self._ray.remote(_run)
         self._remote: Any = run.options(num_cpus=cores, max_retries=0)
@@ -76,7 +79,8 @@ class RayWorkers:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            self._ray.get(self._stop.ask.remote())
+            with contextlib.suppress(Exception):  # it is gone: so is whoever asks it
+                self._ray.get(self._stop.ask.remote(), timeout=_ANSWER_SECONDS)
             begun = [
                 ref for ref, future in list(self._left.items()) if not future.done()
             ]  # Ray's thread takes some out
