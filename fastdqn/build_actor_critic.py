@@ -19,6 +19,7 @@ from fastdqn.algorithms.pieces import GradientPlayer, PiecePlayer
 from fastdqn.algorithms.ppo import PPOLearner
 from fastdqn.algorithms.rollout_work import RolloutSender, RolloutWork
 from fastdqn.algorithms.rollouts import RolloutPlayer
+from fastdqn.envs import games as atari
 from fastdqn.envs.build import build_described, spaces_of
 from fastdqn.envs.many import build_centred, build_vector_env, mean_frame
 from fastdqn.envs.vector import VectorEnv, check_num_envs
@@ -225,7 +226,8 @@ def _elsewhere(
     device, seeds = prepare_device(run.device, run.cuda, run.threads), seeds_of(run.seed)
     turns = "which wait for updates" if players.synchronous else "which play on during updates"
     who = f"{each} games at once in each of {count} player process{'es' if count > 1 else ''}, {turns}"
-    env, note = build_described(game, "opencv", vector.frame_size, who)  # to be asked what it is
+    fewest = 0 if atari.is_atari(game.name) else 1  # players have them from ale-py, which begins at 0
+    env, note = build_described(game, "opencv", vector.frame_size, who, fewest=fewest)  # to be asked what it is
     learner = build_learner(seeds, a2c, *spaces_of(env), device)
     vector = dataclasses.replace(vector, num_envs=each)
     _center(learner, mean_frame(game, vector, seeds.env) if a2c.center_frames else None)

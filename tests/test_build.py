@@ -14,7 +14,7 @@ import torch
 from fastdqn.algorithms.a2c import Settings
 from fastdqn.algorithms.objectives import HistogramObjective
 from fastdqn.build import _learning, build_device_replay, check_games, games_on_device, one_game, schedule_of
-from fastdqn.build_actor_critic import played_here, rollouts_here
+from fastdqn.build_actor_critic import gradients_elsewhere, played_here, rollouts_here
 from fastdqn.build_sac import control_here
 from fastdqn.errors import UserError
 from fastdqn.execution.devices import has_bf16
@@ -42,6 +42,15 @@ def test_bf16_is_the_default_only_where_it_is_fast(monkeypatch: pytest.MonkeyPat
         assert fastest_form("auto", CPU).bf16 is expected
     assert fastest_form("bf16", CPU).bf16
     assert not fastest_form("fp32", CPU).bf16
+
+
+@pytest.mark.parametrize(("name", "said"), [("pong", "no-ops 0-29"), ("tests.helpers.own:Dots", "no-ops none")])
+def test_players_elsewhere_begin_their_games_as_the_start_says(name: str, said: str) -> None:
+    options = parse("22_a3c_grad", "--game", name, "--players", "1")
+    made = gradients_elsewhere(
+        *(options.run, options.game, options.a2c, options.gradients, options.vector, options.player, options.players)
+    )
+    assert any(f", {said}, " in note for note in made.notes)
 
 
 def test_histograms_are_of_rescaled_returns_and_the_replay_ends_where_they_do() -> None:

@@ -49,15 +49,21 @@ def build_env(
 
 
 def build_described(
-    game: GameOptions, wrappers: Wrappers, side: int = 84, how: str | None = None, continuous: bool | None = False
+    game: GameOptions,
+    wrappers: Wrappers,
+    side: int = 84,
+    how: str | None = None,
+    continuous: bool | None = False,
+    fewest: int = 1,
 ) -> tuple[PlayEnv, str]:
-    """Return `game` behind the wrappers, and one line that says how it is presented, in other words if `how` says it.
+    """Return `game` behind the wrappers, and one line that says how it is presented, in other words if `how` says it,
+    with no-ops from `fewest` on.
 
     Raises:
         UserError: there is no such game, or it cannot be presented so.
         RunError: an environment of one's own failed.
     """
-    return build_env(game, wrappers, side, continuous), describe(game, how or wrappers)
+    return build_env(game, wrappers, side, continuous), describe(game, how or wrappers, fewest)
 
 
 def bare_env(game: GameOptions, continuous: bool | None = False) -> classic.FrameEnv:

@@ -184,7 +184,8 @@ class PlayersOptions:
     """Several players, each in a process of its own with --num-envs games."""
 
     players: int | None = None
-    """Player processes; by default 4, and no more than there are cores."""
+    """Player processes; by default 4, and no more than there are cores, or than share out evenly if they are
+    --synchronous."""
     synchronous: bool = False
     """Players wait until the update is made that their samples go into. With one player the run is that of a single
     process; with several it repeats itself, and their number must divide --pieces or --gradients. Without it nobody

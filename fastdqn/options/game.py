@@ -45,7 +45,7 @@ class GameOptions:
     an id that Gymnasium knows, of an environment that shows vectors (CartPole-v1); soft actor-critic takes those whose
     actions are continuous, and nothing else (Pendulum-v1)."""
     protocol: ProtocolName | None = None
-    """How the game is presented, by paper (docs/protocols.md): the defaults of the options that follow."""
+    """How the game is presented, by paper: the defaults of the options of the game (docs/protocols.md)."""
     frame_skip: int = 4
     """Frames for which one action is repeated; one env step (Mnih et al. 2015)."""
     noop_max: int = 30

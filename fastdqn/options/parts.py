@@ -21,7 +21,8 @@ class PartOptions:
     dueling: bool = False
     """Value and advantage in two streams (Wang et al. 2016)."""
     noisy: bool = False
-    """Explore by noisy layers (Fortunato et al. 2018) instead of epsilon, which is then 0 unless given."""
+    """Explore by noisy layers (Fortunato et al. 2018) instead of epsilon, which is then 0 unless it is given, by the
+    agent or with --epsilon-final."""
     noise: Literal["factorised", "independent"] = "factorised"
     """Gaussian noise from one number for each input and output, or one for each weight."""
     noisy_sigma: float | None = None
@@ -114,7 +115,7 @@ class ReturnOptions:
     """Refreshes in which every stored env step is evaluated once. With 4, a refresh evaluates every fourth step of each
     game, another fourth each time, and returns bootstrap at the newly evaluated steps only."""
     refresh_delay: float = 0.0
-    """Share of --refresh-env-steps after which the values of a refresh count, from 0 up to 1; the first has no delay.
+    """Share of --refresh-env-steps after which the values of a refresh count, from 0 to 0.99; the first has no delay.
     Where PyTorch has one thread and the process another core, they are computed there meanwhile, else at once."""
     final_gamma: float | None = None
     """Discount to which --gamma moves within --learning-rate-decay, when the learning rate does (1 - gamma by the same

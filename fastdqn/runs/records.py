@@ -157,7 +157,7 @@ class Records:
                 tracker.close(summary)
             except Exception as failure:
                 self._say(f"{type(tracker).__name__} could not be closed: {failure}")
-        for file in self._files():
+        for file in (*self._lines.values(), self._board):
             with contextlib.suppress(OSError):
                 file.close()
 

@@ -25,8 +25,10 @@ class Board:
         self.name = f"{stem}.{earlier}.fastdqn"
         self.file = (folder / self.name).open("wb")
         self._writer = RecordWriter(self.file)
+        self._path = folder / self.name
         self._write(_events.Event(wall_time=time.time(), file_version="brain.Event:2"))
         self.file.flush()
+        self._empty = True
 
     def add_scalar(self, tag: str, value: float, env_steps: int) -> None:
         summary = _summaries.Summary(value=[_summaries.Summary.Value(tag=tag, simple_value=value)])
@@ -52,5 +54,12 @@ class Board:
     def flush(self) -> None:
         self.file.flush()
 
+    def close(self) -> None:
+        """Close the file, and remove it if nothing was written, as by a run that was over when it was resumed."""
+        self.file.close()
+        if self._empty:
+            self._path.unlink(missing_ok=True)
+
     def _write(self, event: Any) -> None:
+        self._empty = False
         self._writer.write(event.SerializeToString())

@@ -49,8 +49,8 @@ def finished(folder: Path, score: float = 20.0, **run: Any) -> Path:
 
 
 def files(run: Path) -> dict[str, bytes]:
-    """Return what there is but for what every process leaves: TensorBoard's events, and who runs it."""
-    kept = (path for path in run.rglob("*") if path.is_file() and "events" not in path.name)
+    """Return what there is, but for who runs it."""
+    kept = (path for path in run.rglob("*") if path.is_file())
     return {str(path.relative_to(run)): path.read_bytes() for path in kept if path.stem != "running"}
 
 
@@ -133,7 +133,7 @@ def test_what_came_after_the_checkpoint_goes_once_the_run_goes_on(tmp_path: Path
     with make_run(tmp_path, max_env_steps=106, **words) as again:
         again.weights.tensors = {"layer": torch.full((2,), 5.0)}
         again.track(learner=Count())
-        assert files(run) == before
+        assert {name: content for name, content in files(run).items() if name in before} == before
         assert not again.over()
         assert sorted((run / "checkpoints").glob("*.checkpoint")) == [earlier]
         assert len(records(run, "episodes.jsonl")) == again.env_steps == 104
