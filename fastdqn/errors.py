@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Sequence
 
 
 class UserError(Exception):
@@ -34,6 +35,10 @@ _OF_PATHS = {
 }
 
 
+_NAMED = 6
+"""Words that a sentence names, of more."""
+
+
 def told(error: Exception) -> UserError | RunError | None:
     """Return what the command line says of an error: itself where it is a sentence, one for a path that cannot be used
     as was asked, such as one that may not be entered; None for any other.
@@ -51,3 +56,9 @@ def shortage_of(error: Exception) -> str | None:
         return error.strerror or str(error)
     short = isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error) or "out of memory" in str(error)
     return "the memory did not suffice" if short else None
+
+
+def listed(words: Sequence[object]) -> str:
+    """Return `words` one after the other; of many the first, and how many more there are."""
+    more = [f"{len(words) - _NAMED} more"] if len(words) > _NAMED + 1 else []
+    return ", ".join(str(word) for word in [*words[: _NAMED if more else None], *more])

@@ -17,7 +17,7 @@ import tyro
 from fastdqn.cli.help import command_name, groups_of, help_of, is_command
 from fastdqn.cli.synonyms import answer
 from fastdqn.cli.words import value_of
-from fastdqn.errors import UserError
+from fastdqn.errors import UserError, listed
 from fastdqn.terminal import say
 
 AnyT = TypeVar("AnyT")
@@ -146,7 +146,7 @@ def _unknown(unknown: Sequence[str], command: Any, elsewhere: str, others: Mappi
         return f"There is no option {first}, only --{first[5:]}."
     meant = difflib.get_close_matches(first, [*flags, *(f"--no-{flag[2:]}" for flag in flags)], n=1, cutoff=0.75)
     hint = f"did you mean {meant[0]}?" if meant else "--help lists all options."
-    return f"Unrecognized options: {', '.join(unknown)}; {hint} {elsewhere}".rstrip()
+    return f"Unrecognized options: {listed(unknown)}; {hint} {elsewhere}".rstrip()
 
 
 def _flags(command: Any) -> list[str]:

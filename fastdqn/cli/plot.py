@@ -65,8 +65,9 @@ def plot(options: Plot) -> int:
     groups = one_by_one(grouped(runs)) if options.each else grouped(runs)
     for members in (members for labels in groups.values() for members in labels.values()):
         kind = chosen(members)
+        drawn = {run.folder for run in (*kind.finished, *kind.unfinished)}
         for run in members:
-            if run not in kind.finished and run not in kind.unfinished:
+            if run.folder not in drawn:
                 leave_out(f"{run.folder} {kind.left_out[run.folder]}.")
     if options.what == "score":
         axes: dict[str | None, Axis] = {"minutes": "elapsed", "env-steps": "env_steps"}

@@ -2,7 +2,8 @@
 
 python -m fastdqn.cli.rehearsal SCRIPT
 
-Standard input is a JSON list of lists of words; printed is one of sentences, null for words that are good.
+Standard input is a JSON list of lists of words; printed is the sentence for the first that are not good, null if all
+are.
 """
 
 from __future__ import annotations
@@ -19,16 +20,18 @@ import fastdqn.cli.begin  # noqa: F401 - first: signals during the imports below
 from fastdqn.errors import UserError
 
 SECONDS = 120.0
-"""For which a rehearsal may take; a script that takes longer is not asked."""
+"""For which a rehearsal may take."""
 STARTS = "from fastdqn.cli.scripts import"
 """What a script says that has this package's command line; no other is asked."""
 
 
-def mistakes(path: Path, words: Sequence[Sequence[str]]) -> list[str]:
-    """Return what a script would say against each of these lists of words; nothing if it cannot be asked."""
-    with contextlib.suppress(OSError, ValueError, subprocess.SubprocessError):
+def mistake(path: Path, words: Sequence[Sequence[str]]) -> str | None:
+    """Return what a script would say against the first of these lists of words that it refuses; None if it takes all,
+    or cannot be asked.
+    """
+    with contextlib.suppress(OSError, ValueError, subprocess.CalledProcessError):
         if STARTS not in path.read_text(encoding="utf-8"):
-            return []
+            return None
         done = subprocess.run(
             [sys.executable, "-m", "fastdqn.cli.rehearsal", str(path)],
             input=json.dumps([list(one) for one in words]),
@@ -37,27 +40,27 @@ def mistakes(path: Path, words: Sequence[Sequence[str]]) -> list[str]:
             timeout=SECONDS,
             check=True,
         )
-        said: list[str | None] = json.loads(done.stdout.splitlines()[-1])
-        return [one for one in said if one]
-    return []
+        said: str | None = json.loads(done.stdout.splitlines()[-1])
+        return said
+    return None
 
 
 def main() -> int:
-    """Print the sentences."""
+    """Print the sentence."""
     from fastdqn.cli import scripts
     from fastdqn.cli.train import run_as_main
 
     path, lists = Path(sys.argv[1]), json.load(sys.stdin)
-    said: list[str | None] = []
+    said: str | None = None
 
     def ask(_train: Any, options_type: type[Any], description: str | None, **defaults: Any) -> NoReturn:
+        nonlocal said
         for words in lists:
             try:
                 scripts.parse(options_type, description or "", words, script=path.stem, **defaults)
             except UserError as error:
-                said.append(str(error))
-            else:
-                said.append(None)
+                said = str(error)
+                break
         raise SystemExit(0)
 
     scripts.start = ask

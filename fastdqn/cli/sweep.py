@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -10,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from fastdqn import process
-from fastdqn.cli.rehearsal import mistakes
+from fastdqn.cli.rehearsal import mistake
 from fastdqn.cli.train import run_as_main, script_called
 from fastdqn.errors import UserError
 from fastdqn.options.fields import at_least
+from fastdqn.terminal import complain
 
 if TYPE_CHECKING:
     from fastdqn.tools.sweep.control import Engine
@@ -79,9 +81,13 @@ def sweep(options: Sweep, fixed: Sequence[str] = ()) -> int:
 
     def check(left: Sequence[Task]) -> None:
         kinds = {tuple(sorted({**task.asked, "seed": ""}.items())): task.words for task in left}
-        wrong = list(dict.fromkeys(mistakes(path, list(kinds.values()))))
-        if wrong:
-            raise UserError(f"{wrong[0]} No run has begun.")
+        try:
+            wrong = mistake(path, list(kinds.values()))
+        except subprocess.TimeoutExpired:
+            complain(f"The options of {len(kinds)} kinds of runs were not all looked at beforehand: they are too many.")
+            return
+        if wrong is not None:
+            raise UserError(f"{wrong} No run has begun.")
 
     return run_sweep(options.into, path, tasks, lambda: _engine(options), check, options.keep_checkpoints)
 

@@ -25,6 +25,9 @@ from fastdqn.types import EpisodeEnd, Frame, VectorStep
 
 ENV_BYTES = 1_500_000
 """Memory of one emulator with its buffers, generously."""
+MOST_RESETS = 100_000
+"""Games that have been played, all in all, after which running ones are not played again: as many resets come first,
+and take minutes."""
 SPARE_RESETS = 8
 """Resets that a game to be played again keeps for the moment in which it is its turn."""
 
@@ -213,7 +216,7 @@ class AtariVector(NothingUnfinished):
 
     def load(self, state: Mapping[str, Any]) -> NDArray[np.bool_]:
         """Play the running games again; those that then show another frame, or have sticky actions, are new games, and
-        so are all if the state is of another number of groups.
+        so are all if the state is of another number of groups, or too many have been played.
         """
         if "groups" in state:
             self._anew[:] = True  # they have just been started
@@ -221,7 +224,7 @@ class AtariVector(NothingUnfinished):
         actions: NDArray[np.uint8] = state["actions"].numpy()
         lengths: NDArray[np.int64] = state["lengths"].numpy()
         resets: NDArray[np.int64] = state["resets"].numpy()
-        if self._repeats:
+        if self._repeats and int(resets.sum()) <= MOST_RESETS:
             frames = self._play_again(actions, lengths, resets)
             differs = (frames != state["frames"].numpy()).any(axis=(1, 2)) | state["anew"].numpy()
         else:

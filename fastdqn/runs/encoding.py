@@ -24,7 +24,7 @@ def to_bytes(states: Mapping[str, Any]) -> bytes:
         TypeError: something else is in it.
     """
     tensors: list[Tensor] = []
-    tree = json.dumps(_told(dict(states), tensors)).encode()
+    tree = json.dumps(_told(dict(states), tensors, set())).encode()
     named = {str(number): tensor for number, tensor in enumerate(tensors)}
     return b"\n".join((tree, safetensors.torch.save(named)))
 
@@ -42,7 +42,7 @@ def from_bytes(data: bytes) -> dict[str, Any]:
     return cast(dict[str, Any], states)
 
 
-def _told(value: Any, tensors: list[Tensor]) -> Any:
+def _told(value: Any, tensors: list[Tensor], places: set[int]) -> Any:
     """Return `value` as JSON knows it: a container or a tensor is a list that begins with its kind."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
@@ -51,16 +51,17 @@ def _told(value: Any, tensors: list[Tensor]) -> Any:
         # A copy, unless the memory is its own and no more: a view would be stored with all that it is a view of, and
         # safetensors refuses two tensors in one place.
         place = value.untyped_storage()
-        alone = all(place.data_ptr() != other.untyped_storage().data_ptr() for other in tensors)
+        alone = place.data_ptr() not in places
         own = alone and value.is_contiguous() and place.nbytes() == value.nbytes
         tensors.append(value.detach() if own else value.detach().contiguous().clone())
+        places.add(tensors[-1].untyped_storage().data_ptr())
         return ["tensor", len(tensors) - 1, *(["channels_last"] if last else [])]
     if isinstance(value, dict):
         items = cast(dict[Any, Any], value).items()
-        return ["dict", *([_key(key), _told(item, tensors)] for key, item in items)]
+        return ["dict", *([_key(key), _told(item, tensors, places)] for key, item in items)]
     if isinstance(value, (list, tuple)):
         inner = cast("list[Any] | tuple[Any, ...]", value)
-        return ["list" if isinstance(value, list) else "tuple", *(_told(item, tensors) for item in inner)]
+        return ["list" if isinstance(value, list) else "tuple", *(_told(item, tensors, places) for item in inner)]
     raise TypeError(f"A state holds a {type(value).__name__}, which no checkpoint does.")
 
 

@@ -51,6 +51,7 @@ class StopTest:
         self._playing = [0]  # numbers, in the order of beginning, of the games that are being played at once
         self._begun = 1  # games that have begun
         self._waiting: dict[int, float] = {}  # scores of games that have finished before an older one, by number
+        self._looked = 0  # the oldest game that may wait
 
     def state(self) -> dict[str, Any]:
         """Return the scores that count, and those that wait for a game that began before them."""
@@ -66,6 +67,7 @@ class StopTest:
             self._playing[place], self._begun = self._begun, self._begun + 1
         self._scores = deque(state["scores"], maxlen=WINDOW_EPISODES)
         self._waiting = {int(number): score for number, score in state["waiting"]}
+        self._looked = min(*self._playing, *self._waiting, self._begun)
 
     def discard(self, envs: NDArray[np.bool_] | None) -> None:
         """Take note that the unfinished games of these places, (N,), are gone, and others have begun there."""
@@ -85,7 +87,7 @@ class StopTest:
     def play(self, count: int) -> None:
         """Take note of how many games are played at once; before the first of them ends."""
         if len(self._playing) != count:
-            self._playing, self._begun = list(range(count)), count
+            self._playing, self._begun, self._looked = list(range(count)), count, 0
 
     def add(self, score: float, place: int = 0) -> int:
         """Count the raw score of the game that finished at `place` of those played at once, where the next one begins.
@@ -111,9 +113,11 @@ class StopTest:
         self._count_waiting()
 
     def _count_waiting(self) -> None:
-        oldest = min(self._playing)
-        for number in sorted(number for number in self._waiting if number < oldest):
-            self._scores.append(self._waiting.pop(number))
+        oldest = min(*self._playing, self._begun) if self._waiting else self._looked
+        for number in range(self._looked, oldest):
+            if number in self._waiting:
+                self._scores.append(self._waiting.pop(number))
+        self._looked = max(self._looked, oldest)
 
     @property
     def mean_score(self) -> float | None:

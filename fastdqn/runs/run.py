@@ -46,8 +46,9 @@ from fastdqn.schedules import updates_due
 from fastdqn.states import Part, resume_parts
 from fastdqn.types import EpisodeEnd, Histogram, PlayedStep, VectorStep
 
-RECORD_SECONDS = 1.0
-"""The shortest time between two records in speed.jsonl; long runs write about a thousand each time they double."""
+RECORD_SECONDS, MOST_RECORD_SECONDS = 1.0, 60.0
+"""The shortest and the longest time between two records in speed.jsonl; in between runs write about a thousand each
+time they double."""
 
 
 class Run:
@@ -292,7 +293,7 @@ class Run:
     def _record(self, now: float) -> None:
         """Write the counters; the only place that waits for the device."""
         elapsed = process.elapsed()
-        self._next_record = now + max(RECORD_SECONDS, elapsed / 1000.0)
+        self._next_record = now + min(max(RECORD_SECONDS, elapsed / 1000.0), MOST_RECORD_SECONDS)
         metrics = {name: float(value) for name, value in self._metrics.items()}
         if metrics:
             losses = {name: value for name, value in metrics.items() if name.startswith("loss")}

@@ -98,8 +98,9 @@ def table_of(groups: Groups) -> Table:
         table.add_row(Text(f"{title_of(game)}, agent {agent}" if agent else title_of(game), style="bold"))
         for label, members in labels.items():
             kind, words = kinds[game][label], label
+            counting = {run.folder for run in kind.finished}
             for run in members:
-                counts = run in kind.finished
+                counts = run.folder in counting
                 ended = f"{_ended(run)}{'' if counts or len(members) == 1 else ' *'}"
                 cells = [str(run.seed), ended, *(_cell(run, column) for column in columns)]
                 table.add_row(Text(words), *cells, style="" if counts else "dim")

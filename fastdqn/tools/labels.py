@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fastdqn.envs import games
 from fastdqn.options.groups import as_of_now, learnt_by
 from fastdqn.options.presets import PRESETS
-from fastdqn.tools.reading import LIMITS, RunData
+from fastdqn.tools.reading import LIMITS, RunData, by_seed
 
 Groups = dict[str, dict[str, list[RunData]]]
 """Runs by game and by what they are called; those of one name differ in their seed alone."""
@@ -71,13 +71,16 @@ def grouped(runs: Sequence[RunData]) -> Groups:
     scripts = {run.config["script"] for run in runs}
     for _, game in titles:
         here = [run for run in runs if run.game == game]
-        names = [_name(run, scripts) for run in here]
+        kin: dict[tuple[str, str | None], list[tuple[RunData, dict[str, Any]]]] = {}
+        for run in here:
+            kin.setdefault(_name(run, scripts), []).append((run, _learnt(run)))
         labels: dict[str, list[RunData]] = {}
-        for run, name in zip(here, names, strict=True):
-            kin = [one for one, other in zip(here, names, strict=True) if other == name]
-            agent = () if _agent(run) in (None, shared) else (_agent(run),)
-            label = ", ".join(str(part) for part in (name[0], *agent, *_told(run, kin)) if part)
-            labels.setdefault(label, []).append(run)
+        for name, members in kin.items():
+            differ = _differing([options for _, options in members])
+            for run, options in members:
+                agent = () if _agent(run) in (None, shared) else (_agent(run),)
+                label = ", ".join(str(part) for part in (name[0], *agent, *_told(run, options, differ)) if part)
+                labels.setdefault(label, []).append(run)
         told = {
             f"{label}{limit}": sorted(alike, key=lambda one: one.seed)
             for label, members in labels.items()
@@ -90,15 +93,20 @@ def grouped(runs: Sequence[RunData]) -> Groups:
 def one_by_one(groups: Groups) -> Groups:
     """Return the groups with every run for itself, called by its seed, and by its folder where that is not enough."""
 
-    def called(label: str, run: RunData, runs: Sequence[RunData]) -> str:
-        alike = [other.folder.parts for other in runs if other.seed == run.seed and other is not run]
+    def called(label: str, run: RunData, seeds: Mapping[int, Sequence[RunData]]) -> str:
+        alike = [other.folder.parts for other in seeds[run.seed] if other is not run]
         own = run.folder.parts
         tails = (own[-length:] for length in range(1, len(own) + 1))
         last = next((tail for tail in tails if all(other[-len(tail) :] != tail for other in alike)), own)
         return f"{label}, seed {run.seed}{f' ({Path(*last)})' if alike else ''}"
 
     return {
-        game: {called(label, run, runs): [run] for label, runs in labels.items() for run in runs}
+        game: {
+            called(label, run, seeds): [run]
+            for label, runs in labels.items()
+            for seeds in [by_seed(runs)]
+            for run in runs
+        }
         for game, labels in groups.items()
     }
 
@@ -131,13 +139,19 @@ def _agent(run: RunData) -> str | None:
     return agent or (preset if preset in PRESETS and preset.startswith(f"{run.game}-") else None)
 
 
-def _told(run: RunData, kin: Sequence[RunData]) -> list[str]:
-    """Return in what a run differs from its kin, and from what its variant stands for."""
-    options = [_learnt(other) for other in kin]
-    mine = _learnt(run)
-    names = {name for name in mine if any(other.get(name) != mine[name] for other in options)}
+def _differing(options: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Return the names of options in which some of these differ; one that others lack counts as None there."""
+    first = options[0]
+    names = {name for one in options for name in one if one[name] != first.get(name)}
+    names |= {name for one in options for name in first if first[name] != one.get(name)}
     if "noisy" in names and len({(one.get("noisy"), *_epsilons(one)) for one in options}) == 2:
         names -= {"epsilon_start", "epsilon_final"}  # noisy layers stand for no epsilon
+    return names
+
+
+def _told(run: RunData, mine: Mapping[str, Any], differ: Collection[str]) -> list[str]:
+    """Return in what a run differs from its kin, which `differ` names, and from what its variant stands for."""
+    names = {name for name in mine if name in differ}
     variant = _variant(run)
     for part in _PARTS:
         implied = variant in (part, "rainbow")

@@ -137,11 +137,19 @@ class Chosen(NamedTuple):
     left_out: dict[Path, str]  # why the others, and the unfinished, do not count: what follows "it"
 
 
+def by_seed(runs: Sequence[RunData]) -> dict[int, list[RunData]]:
+    """Return runs by their seed."""
+    found: dict[int, list[RunData]] = {}
+    for run in runs:
+        found.setdefault(run.seed, []).append(run)
+    return found
+
+
 def chosen(runs: Sequence[RunData]) -> Chosen:
     """Sort runs that differ in nothing but their seed."""
     found = Chosen([], [], {})
-    for seed in sorted({run.seed for run in runs}):
-        first, *others = sorted((run for run in runs if run.seed == seed), key=lambda r: (not r.finished, -r.written))
+    for seed, alike in sorted(by_seed(runs).items()):
+        first, *others = sorted(alike, key=lambda r: (not r.finished, -r.written))
         (found.finished if first.finished else found.unfinished).append(first)
         if not first.finished:
             found.left_out[first.folder] = ending(first)

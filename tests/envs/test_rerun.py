@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from fastdqn.algorithms.exploration import EpsilonGreedy, Player
+from fastdqn.envs import vector
 from fastdqn.envs.build import build_env
 from fastdqn.envs.rerun import Rerun
 from fastdqn.envs.serial import SerialVector
@@ -211,3 +212,19 @@ def test_a_player_whose_game_cannot_be_repeated_begins_a_new_one(tmp_path: Path,
         assert not any(step.episodes for step in played)
     else:
         assert len(played[0].transitions) == 1
+
+
+def test_after_very_many_games_new_ones_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each would have to be reset as often as before; the control has played one less."""
+    there = breakout()
+    there.reset()
+    play(there, np.random.default_rng(0), 3)
+    there._resets += 1
+    for most, anew in ((3, False), (2, True)):
+        monkeypatch.setattr(vector, "MOST_RESETS", most)
+        here = breakout()
+        here.reset()
+        monkeypatch.setattr(here, "_play_again", lambda *_: there.newest)
+        assert here.load(through_a_file(tmp_path, there)).tolist() == [anew] * 3
+        play(here, np.random.default_rng(1), 2)
+        assert here.state()["resets"].tolist() == [1 + anew] * 3

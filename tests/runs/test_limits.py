@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -94,6 +95,53 @@ def test_short_games_are_not_favoured(games: int) -> None:
         means["ended"] += sum(ended[:100]) / 100 / 50
     assert means["began"] == pytest.approx(55.0, abs=3.0)
     assert means["ended"] < 30.0 or games < 128
+
+
+@pytest.mark.parametrize("endless", [True, False])
+def test_what_waits_is_not_looked_through_at_each_end(endless: bool) -> None:
+    """Against scores that are sorted by hand, with games that leave, are gone and are resumed; and where one of the
+    games never ends, so that all others wait, another end takes no longer.
+    """
+    rng, stop = np.random.default_rng(3), StopTest(Limits(None, None, None))
+    stop.play(6)
+    playing, begun, scores = list(range(6)), 6, {}
+    for turn in range(2_000):
+        place = int(rng.integers(1 if endless else 0, 6))
+        if turn % 50 == 49:
+            gone = np.arange(6) == place
+            stop.discard(gone)
+        else:
+            score = float(rng.integers(-21, 22))
+            assert stop.add(score, place) == playing[place] + 1
+            scores[playing[place]] = score
+        playing[place], begun = begun, begun + 1
+        if turn % 300 == 299:
+            again = StopTest(Limits(None, None, None))
+            again.load(stop.state())
+            stop = again
+        counted = [scores[number] for number in sorted(scores) if number < min(playing)][-100:]
+        assert list(stop._scores) == counted
+    if endless:
+        assert stop.mean_score is None
+        assert len(stop._waiting) == len(scores)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(stop, "_waiting", CountingDict(stop._waiting))
+            stop.add(1.0, 3)
+            assert CountingDict.looks <= 1
+
+
+class CountingDict(dict[int, float]):
+    """Counts how often it is looked through, or into."""
+
+    looks = 0
+
+    def __iter__(self) -> Any:
+        CountingDict.looks += 1_000
+        return super().__iter__()
+
+    def __contains__(self, key: object) -> bool:
+        CountingDict.looks += 1
+        return super().__contains__(key)
 
 
 def test_games_of_places_that_are_left_are_not_waited_for() -> None:

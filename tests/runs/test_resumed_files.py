@@ -227,3 +227,13 @@ def test_the_best_weights_are_those_of_the_checkpoint_once_the_run_goes_on(tmp_p
         assert not (tmp_path / FILE).exists()
     else:
         assert read_best(tmp_path)["layer"].tolist() == [7.0, 7.0]
+
+
+def test_an_old_run_writes_its_records_each_minute(tmp_path: Path) -> None:
+    """Speed and losses on the terminal come with them; a thousandth of a week is ten minutes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(process, "_began", process._began - 7 * 86_400.0)
+        with make_run(tmp_path) as made:
+            now = 5.0
+            made._record(now)
+            assert made._next_record == now + 60.0

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from fastdqn.tools import labels
 from fastdqn.tools.labels import grouped, in_order, one_by_one, shared_agent
+from fastdqn.tools.reading import RunData
 from tests.helpers.folders import make_run
 
 
@@ -144,3 +146,14 @@ def test_numbers_are_in_order() -> None:
         "11, batch size 32",
         "11, batch size 1,000",
     ]
+
+
+def test_what_runs_learn_by_is_read_once_for_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And no more often where there are many: a sweep has hundreds of one game."""
+    runs = [make_run(tmp_path / str(i), seed=i, dqn={"n_step": 1 + i % 3}) for i in range(30)]
+    read: list[RunData] = []
+    learnt = labels._learnt
+    monkeypatch.setattr(labels, "_learnt", lambda run: (read.append(run), learnt(run))[1])
+    found = grouped(runs)["pong"]
+    assert [len(members) for members in found.values()] == [10, 10, 10]
+    assert read == runs

@@ -18,13 +18,16 @@ from unittest import mock
 
 import psutil
 import pytest
+from rich.console import Console
 
 from fastdqn import cgroup
-from fastdqn.cli.rehearsal import mistakes
+from fastdqn.cli import rehearsal
+from fastdqn.cli import sweep as cli_sweep
+from fastdqn.cli.rehearsal import mistake
 from fastdqn.errors import UserError
 from fastdqn.tools.sweep.jobs import Job, progress_of, runs_in, words_of
 from fastdqn.tools.sweep.local import slots_of
-from fastdqn.tools.sweep.plan import Axes, Task, atari_26, axes_of, said_by, tasks_of
+from fastdqn.tools.sweep.plan import LONGEST, Axes, Task, atari_26, axes_of, said_by, tasks_of
 from fastdqn.tools.sweep.results import _evaluation_minutes, read_result
 from fastdqn.tools.sweep.show import Shown, duration, left_of
 from tests.helpers.scripts import ROOT, fastdqn_says, with_root
@@ -328,9 +331,22 @@ def test_help_after_two_dashes_is_the_script_s(tmp_path: Path) -> None:
 
 
 def test_scripts_that_cannot_be_asked_are_not(tmp_path: Path) -> None:
-    assert mistakes(Path(FAKE), [["--moon", "1"]]) == []
+    assert mistake(Path(FAKE), [["--moon", "1"]]) is None
     (tmp_path / "broken.py").write_text("from fastdqn.cli.scripts import start\nraise ValueError\n")
-    assert mistakes(tmp_path / "broken.py", [["--moon", "1"]]) == []
+    assert mistake(tmp_path / "broken.py", [["--moon", "1"]]) is None
+
+
+def test_the_first_mistake_is_found_and_too_many_kinds_are_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = ROOT / "experiments" / "02_play_steps.py"
+    good, bad, worse = ["--steps=4"], ["--gamma=7"], ["--steps=0"]
+    assert mistake(script, [good, good]) is None
+    assert "--gamma must be between 0 and 1, not 7" in (mistake(script, [good, bad, worse]) or "")
+    monkeypatch.setattr(rehearsal, "SECONDS", 0.01)
+    monkeypatch.setattr("fastdqn.tools.sweep.control.run_sweep", lambda *asked: asked[4](asked[2]))
+    cli_sweep.sweep(cli_sweep.Sweep("02", tmp_path / "sweep", seeds="2"), [])
+    assert "The options of 1 kinds of runs were not all looked at beforehand" in capsys.readouterr().err
 
 
 def processes_of(folder: Path, word: str = "") -> list[psutil.Process]:
@@ -620,3 +636,28 @@ def test_nothing_is_removed_or_written_through_links_in_a_sweep(tmp_path: Path) 
         assert (mine / "run" / "checkpoints" / "1.checkpoint").read_text() == "dear"
         assert (mine / "notes").read_text() == "dear, too"
         assert sorted(path.name for path in mine.iterdir()) == ["notes", "run"]
+
+
+def test_a_long_name_is_one_that_a_file_may_have() -> None:
+    """With endings; and it stays one run's own."""
+    options = [f"option-number-{i}=0.00000001,0.00000002" for i in range(7)]
+    tasks = tasks_of(axes_of("pong", None, "1", options), ())
+    assert len({task.name for task in tasks}) == len(tasks) == 2**7
+    assert {len(task.name) for task in tasks} == {LONGEST}
+    assert all(task.name.startswith("pong-option-number-0=0.0000000") for task in tasks)
+    (short,) = tasks_of(axes_of("pong", None, "1", options[:1]), ())[:1]
+    assert short.name == "pong-option-number-0=0.00000001-0"
+
+
+def test_what_does_not_fit_the_terminal_is_counted() -> None:
+    shown = Shown(100)
+    with mock.patch.object(shown, "_console", Console(height=10, width=80)):
+        for count, rows in ((7, 7), (8, 8), (9, 7)):
+            going = {f"run-{i}": (1.0, 0.5) for i in range(count)}
+            with shown._console.capture() as captured:
+                shown._console.print(shown._picture(going))
+            lines = captured.get().splitlines()
+            assert sum(line.startswith("run-") for line in lines) == rows
+            assert len(lines) <= 10
+            assert lines[-1].startswith("0 of 100 done")
+            assert ("and 2 more" in lines) == (count > rows)

@@ -12,7 +12,7 @@ import numpy as np
 from fastdqn.envs.games import title_of
 from fastdqn.tools.labels import for_markdown
 from fastdqn.tools.report.metrics import NAMES, Interval, aggregates_of, intervals_of
-from fastdqn.tools.report.published import REFERENCES, Published, about, published
+from fastdqn.tools.report.published import REFERENCES, Published, about, normalised, published
 from fastdqn.tools.report.read import Entry, Report
 from fastdqn.tools.sweep.plan import atari_26
 
@@ -108,7 +108,7 @@ def csv_of(report: Report) -> str:
     writer.writerow([*head, "evaluation_minutes", "cores", "whole"])
     for entry in report.entries:
         for one in sorted(entry.results, key=lambda result: (result["game"], result["seed"])):
-            human = float(entry.normalised()[one["game"]][entry.raw(one["game"]).index(one["score"])])
+            human = normalised(one["game"], one["score"])
             row = [entry.label, one["game"], one["seed"], one["score"], round(human, 6), one["score_of"]]
             row += [one["env_steps"], one["minutes"], one.get("evaluation_minutes"), one.get("cores")]
             writer.writerow([*row, "no" if entry.lacks else "yes"])

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdqn.envs.games import rom_of, title_of
-from fastdqn.errors import UserError
+from fastdqn.errors import UserError, listed
 from fastdqn.options.groups import learnt_as_of_now
 from fastdqn.tools.report.published import ENV_STEPS, GAMES, normalised
 from fastdqn.tools.sweep.plan import atari_26, read_plan
@@ -83,7 +83,7 @@ def read_report(folders: Sequence[Path]) -> Report:
     known = [one for one in results if one["game"] in atari_26()]
     if not known:
         why = f" ({'; '.join(notes)})" if notes else ""
-        raise UserError(f"There is no result of a game of Atari-100k in {', '.join(map(str, folders))}{why}.")
+        raise UserError(f"There is no result of a game of Atari-100k in {listed(folders)}{why}.")
     if len(known) < len(results):
         strange = sorted({one["game"] for one in results} - set(atari_26()))
         notes.append(f"left out, as Atari-100k has no such game: {', '.join(map(title_of, strange))}")

@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 import re
+import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,6 +24,8 @@ ATARI_26 = "atari-26"
 """Stands for the games of Atari-100k (Kaiser et al. 2020)."""
 PUBLISHED = Path(__file__).resolve().parents[2] / "data" / "atari100k.json"
 PLAN = "plan.json"
+LONGEST = 180
+"""Letters of the name of a run; a file's has endings, too, and may have 255 bytes."""
 RUNNING = "sweep.json"
 """Names the process of a sweep that is going on."""
 FORMAT = 1
@@ -116,7 +119,7 @@ def tasks_of(axes: Axes, options: Sequence[str]) -> list[Task]:
         said = {option: value for option, value in named.items() if value is not None}
         parts = [part for part in (named["game"], agent) if part is not None]
         parts += [f"{option}={value}" for option, value in own.items()]
-        name = "-".join(_as_file(part) for part in (*parts, str(seed)))
+        name = _short("-".join(_as_file(part) for part in (*parts, str(seed))))
         words = [word for option, value in {**said, **own}.items() for word in _word(option, value)]
         tasks.append(Task(name, {**said, **own, **kept}, (*words, *options)))
     names = Counter(task.name for task in tasks)
@@ -319,6 +322,11 @@ def _word(option: str, value: str) -> tuple[str, ...]:
     if value in ("on", "off"):
         return (f"--{option}" if value == "on" else f"--no-{option}",)
     return (f"--{option}", value)
+
+
+def _short(name: str) -> str:
+    """Return a name that a file may have, with endings; of a longer one the beginning, and a checksum of it all."""
+    return name if len(name) <= LONGEST else f"{name[: LONGEST - 9]}-{zlib.crc32(name.encode()):08x}"
 
 
 def _as_file(part: str) -> str:

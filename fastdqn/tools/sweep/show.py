@@ -84,10 +84,13 @@ class Shown:
 
     def _picture(self, going: Mapping[str, tuple[float, float]]) -> Group:
         table = Table.grid(padding=(0, 2, 0, 0))
-        for name, (seconds, share) in sorted(going.items()):
+        room = max(1, self._console.height - 3)  # what does not fit would be cut off without a word
+        shown = sorted(going.items())[: room if len(going) > room + 1 else None]
+        for name, (seconds, share) in shown:
             bar = ProgressBar(total=1.0, completed=share, width=20)
             table.add_row(Text(name), bar, Text(f"{share:4.0%}"), Text(duration(seconds)))
-        return Group(table, Text(self._stand()))
+        more = [Text(f"and {len(going) - len(shown)} more")] if len(going) > len(shown) else []
+        return Group(table, *more, Text(self._stand()))
 
     def _stand(self) -> str:
         said = f"{self._done} of {self._total} done"
