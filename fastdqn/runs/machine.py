@@ -8,6 +8,7 @@ import os
 import platform
 import subprocess
 import sys
+import time
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import torch
 
 from fastdqn import process
 from fastdqn.runs.folder import read_object
+from fastdqn.runs.neighbours import DEAR
 
 PACKAGES = ("torch", "gymnasium", "ale-py", "opencv-python-headless", "numpy", "tensorboard", "fastdqn")
 OF_OTHERS = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY", "GIT_NAMESPACE")
@@ -117,6 +119,24 @@ def _said(*command: str) -> str:
     """Return what a command prints."""
     plain = {name: value for name, value in os.environ.items() if name not in OF_OTHERS}
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10, env=plain).stdout
+
+
+class ResidentMemory:
+    """The resident memory of a process and its children, looked at for at most a hundredth of the time: each child
+    takes milliseconds.
+    """
+
+    def __init__(self, parent: psutil.Process) -> None:
+        self._parent = parent
+        self._bytes, self._next = 0, 0.0
+
+    def bytes(self) -> int:
+        """Return `resident_bytes`, as of the last look where the next one is not due."""
+        began = time.monotonic()
+        if began >= self._next:
+            self._bytes = resident_bytes(self._parent)
+            self._next = began + DEAR * (time.monotonic() - began)
+        return self._bytes
 
 
 def resident_bytes(parent: psutil.Process) -> int:

@@ -35,7 +35,7 @@ from fastdqn.runs.folder import (
     write_json,
 )
 from fastdqn.runs.limits import Limits, StopTest
-from fastdqn.runs.machine import environment_of, peak_device_bytes, resident_bytes
+from fastdqn.runs.machine import ResidentMemory, environment_of, peak_device_bytes
 from fastdqn.runs.neighbours import Neighbours
 from fastdqn.runs.progress import Progress, clock, ending
 from fastdqn.runs.records import Records
@@ -91,10 +91,11 @@ class Run:
         self._lag: int | None = None
         self._metrics: Mapping[str, Tensor] = {}
         self._first_update_here: float | None = None
-        self._process = psutil.Process()
+        this = psutil.Process()
+        self._memory = ResidentMemory(this)
         self._progress = Progress(self.counters, self.stop, progress or {}, warm_up, options.run.log_seconds)
         self._next_record = 0.0
-        self.neighbours = Neighbours(self._process, self._progress.say)
+        self.neighbours = Neighbours(this, self._progress.say)
         self._notes = notes
         trackers = [name for name, on in (("wandb", options.run.wandb), ("trackio", options.run.trackio)) if on]
         check_trackers(trackers)
@@ -299,7 +300,7 @@ class Run:
             losses = {name: value for name, value in metrics.items() if name.startswith("loss")}
             self.weights.look(losses, self.env_steps, self.updates)
         counters = self.counters
-        counters.rss, counters.neighbours = resident_bytes(self._process), self.neighbours.cores
+        counters.rss, counters.neighbours = self._memory.bytes(), self.neighbours.cores
         counters.peak_rss = max(counters.peak_rss, counters.rss)
         speed = counters.record(elapsed)
         self._progress.newest(counters.recent_speed, metrics)

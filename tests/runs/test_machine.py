@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
+import psutil
 import pytest
 import torch
 
@@ -35,3 +37,22 @@ def test_git_is_not_sent_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """As a hook of another repository, or somebody's own files, do."""
     monkeypatch.setenv("GIT_DIR", "/nowhere")
     assert "GIT_DIR" not in machine._said("env")
+
+
+def test_memory_is_looked_at_for_a_hundredth_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, looks = [50.0], []
+
+    def look(_: object) -> int:
+        looks.append(clock[0])
+        clock[0] += 0.07  # of sixteen children
+        return 1_000 * len(looks)
+
+    monkeypatch.setattr(machine, "resident_bytes", look)
+    monkeypatch.setattr(machine, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    memory = machine.ResidentMemory(psutil.Process())
+    found = []
+    for _ in range(20):
+        found.append(memory.bytes())
+        clock[0] += 1.0
+    assert looks == pytest.approx([50.0, 57.07, 64.14])
+    assert (found[0], found[6], found[7], found[-1]) == (1_000, 1_000, 2_000, 3_000)
