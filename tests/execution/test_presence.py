@@ -30,6 +30,17 @@ def test_a_stranger_on_the_line_is_nobody() -> None:
         assert presence.lost is None  # it has left as it should
 
 
+def ends_of(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Return when this process would have been ended, with short times for that."""
+    left: list[float] = []
+    monkeypatch.setattr(presence_of, "GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(presence_of, "SAVE_SECONDS", 0.6)
+    monkeypatch.setattr(process, "tell", lambda _: None)
+    monkeypatch.setattr(process, "kill_children", lambda: None)
+    monkeypatch.setattr(presence_of.os, "_exit", lambda _: left.append(time.monotonic()))
+    return left
+
+
 @pytest.mark.parametrize(("saves", "ends"), [(0.0, 0.1), (0.4, 0.35), (60.0, 0.5)])
 def test_who_writes_a_checkpoint_is_ended_when_it_is_whole(
     monkeypatch: pytest.MonkeyPatch, saves: float, ends: float
@@ -37,12 +48,7 @@ def test_who_writes_a_checkpoint_is_ended_when_it_is_whole(
     """Another rank is gone, and the main thread does not notice: with nothing to write the grace begins at once, else
     when that is done, or has taken too long.
     """
-    left: list[float] = []
-    monkeypatch.setattr(presence_of, "GRACE_SECONDS", 0.1)
-    monkeypatch.setattr(presence_of, "SAVE_SECONDS", 0.6)
-    monkeypatch.setattr(process, "tell", lambda _: None)
-    monkeypatch.setattr(process, "kill_children", lambda: None)
-    monkeypatch.setattr(presence_of.os, "_exit", lambda _: left.append(time.monotonic()))
+    left = ends_of(monkeypatch)
     with Presence(0, 2, "127.0.0.1", dist.HashStore()) as presence:
         began = time.monotonic()
         presence.saving = lambda: time.monotonic() - began < saves
@@ -97,12 +103,7 @@ def test_until_all_learn_a_rank_may_be_silent_for_longer(monkeypatch: pytest.Mon
 
 def test_who_has_noticed_and_hangs_then_is_ended_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """Say in a device's operation that waits for a rank that is gone."""
-    left: list[float] = []
-    monkeypatch.setattr(presence_of, "GRACE_SECONDS", 0.1)
-    monkeypatch.setattr(presence_of, "SAVE_SECONDS", 0.6)
-    monkeypatch.setattr(process, "tell", lambda _: None)
-    monkeypatch.setattr(process, "kill_children", lambda: None)
-    monkeypatch.setattr(presence_of.os, "_exit", lambda _: left.append(time.monotonic()))
+    left = ends_of(monkeypatch)
     with Presence(0, 2, "127.0.0.1", dist.HashStore()) as presence:
         began = time.monotonic()
         presence._lose("Rank 1 is gone.")
