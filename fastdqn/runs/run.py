@@ -223,8 +223,9 @@ class Run:
 
     def played_many(self, env_steps: int, episodes: tuple[EpisodeEnd, ...], at_once: int, **values: float) -> None:
         """Count env steps of `at_once` games, and log those that finished in them."""
-        with saving(self.folder):
-            self._settle()
+        if not self._settled:
+            with saving(self.folder):
+                self._settle()
         self._changed = True
         self.stop.play(at_once)
         self.counters.stepped(env_steps, values)

@@ -151,7 +151,7 @@ def _differing(options: Sequence[Mapping[str, Any]]) -> set[str]:
 
 def _told(run: RunData, mine: Mapping[str, Any], differ: Collection[str]) -> list[str]:
     """Return in what a run differs from its kin, which `differ` names, and from what its variant stands for."""
-    names = {name for name in mine if name in differ}
+    names = set(mine) & set(differ)
     variant = _variant(run)
     for part in _PARTS:
         implied = variant in (part, "rainbow")
