@@ -145,6 +145,8 @@ def _unknown(unknown: Sequence[str], command: Any, elsewhere: str, others: Mappi
     if first.startswith("--no-") and f"--{first[5:]}" in flags:
         return f"There is no option {first}, only --{first[5:]}."
     meant = difflib.get_close_matches(first, [*flags, *(f"--no-{flag[2:]}" for flag in flags)], n=1, cutoff=0.75)
+    if first[:1].isalpha() and "--game" in flags:
+        meant = [f"--game {first}"]
     hint = f"did you mean {meant[0]}?" if meant else "--help lists all options."
     return f"Unrecognized options: {listed(unknown)}; {hint} {elsewhere}".rstrip()
 

@@ -103,7 +103,9 @@ def named(flag: str) -> str:
         (("--no-chekpoints",), "did you mean --no-checkpoints?"),
         (("--no-n-step",), "There is no option --no-n-step, only --n-step."),
         (("--moon", "3", "--seed", "1"), "Unrecognized options: --moon, 3; --help lists all options."),
-        (("pong",), "Unrecognized options: pong; --help lists all options."),
+        (("pong",), "Unrecognized options: pong; did you mean --game pong?"),
+        (("3",), "Unrecognized options: 3; --help lists all options."),
+        (("--seed", "1", "", "pong"), "Unrecognized options: , pong; --help lists all options."),
     ],
 )
 def test_answers_on_the_command_line(words: tuple[str, ...], said: str) -> None:
