@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,11 @@ NEAR = ("der-2021", "spr")
 _HIGHEST = 8.0
 _LEVELS = np.linspace(0.0, _HIGHEST, 161)
 _GRAY = ("#888888", "#bbbbbb")
+_WIDTH = 11.0  # inches
+_CHARACTERS = 30
+"""Of a line of a label; longer ones are broken."""
+_CHARACTER, _LINE = 0.075, 0.165
+"""Width and height of one, in inches."""
 
 
 def draw_report(report: Report, intervals: Mapping[str, Mapping[str, Interval]], out: Path) -> None:
@@ -36,8 +42,14 @@ def draw_report(report: Report, intervals: Mapping[str, Mapping[str, Interval]],
     from matplotlib.figure import Figure
 
     games = games_of(report)
-    figure: Any = Figure(figsize=(11.0, 5.7 + 0.25 * len(games)), layout="constrained")
-    above, below = figure.subfigures(2, 1, height_ratios=[4.6, 1.1 + 0.25 * len(games)])
+    lines = max(_wrapped(entry.label).count("\n") + 1 for entry in report.entries)
+    rows = -(-(len(report.entries) + len(NEAR)) // _columns(report))
+    heights = [
+        max(4.6, 1.6 + _LINE * lines * (len(report.entries) + len(BESIDE))),
+        1.0 + 0.25 * len(games) + (0.5 + lines) * _LINE * rows,
+    ]
+    figure: Any = Figure(figsize=(_WIDTH, sum(heights)), layout="constrained")
+    above, below = figure.subfigures(2, 1, height_ratios=heights)
     few = f"{len(games)} of 26 games" if games != atari_26() else "not all runs"
     whole = "Atari-100k" if not partial(report) else f"Atari-100k, PARTIAL: {few}"
     figure.suptitle(whole, fontsize=13, color="black" if not partial(report) else COLORS[1])
@@ -52,10 +64,25 @@ def _color(number: int) -> str:
     return style_of(number)[0]
 
 
+def _wrapped(label: str) -> str:
+    return "\n".join(textwrap.wrap(label, _CHARACTERS))
+
+
+def _columns(report: Report) -> int:
+    """Return how many columns of the agents' labels a legend has room for."""
+    longest = max(len(line) for entry in report.entries for line in _mean_of(entry.label).splitlines())
+    return max(1, min(4, int((_WIDTH - 0.5) / (0.5 + _CHARACTER * longest))))
+
+
+def _mean_of(label: str) -> str:
+    return _wrapped(f"{label}, mean")
+
+
 def _draw_aggregates(
     figure: Any, report: Report, intervals: Mapping[str, Mapping[str, Interval]], games: tuple[str, ...]
 ) -> None:
-    labels = [*(published()[key].label for key in reversed(BESIDE)), *(e.label for e in reversed(report.entries))]
+    ours = [_wrapped(entry.label) for entry in reversed(report.entries)]
+    labels = [*(published()[key].label for key in reversed(BESIDE)), *ours]
     axes = figure.subplots(1, len(NAMES), sharey=True)
     for panel, name in zip(axes, NAMES, strict=True):
         for place, key in enumerate(reversed(BESIDE)):
@@ -84,7 +111,7 @@ def _draw_profile(panel: Any, report: Report, games: tuple[str, ...]) -> None:
     for number, entry in enumerate(report.entries):
         scores = {game: entry.normalised()[game] for game in games}
         color, line = style_of(number)
-        panel.plot(levels, profile_of(scores, levels), color=color, linestyle=line, label=entry.label)
+        panel.plot(levels, profile_of(scores, levels), color=color, linestyle=line, label=_wrapped(entry.label))
         if min(len(runs) for runs in scores.values()) > 1:
             low, high = profile_band(scores, levels)
             panel.fill_between(levels, low, high, color=color, alpha=0.2, linewidth=0)
@@ -115,7 +142,7 @@ def _draw_games(panel: Any, report: Report, games: tuple[str, ...]) -> None:
             "Ds^"[number // len(COLORS) % 3],
             color=_color(number),
             markersize=5,
-            label=f"{entry.label}, mean",
+            label=_mean_of(entry.label),
         )
     for key, shape, color in zip(NEAR, ("x", "+"), _GRAY, strict=True):
         one = published()[key]
@@ -137,5 +164,5 @@ def _draw_games(panel: Any, report: Report, games: tuple[str, ...]) -> None:
         f"human-normalised score ({REFERENCES[0]} 0, {REFERENCES[1]} 1; logarithmic above 0.5); dot: a run", fontsize=9
     )
     panel.grid(axis="y", alpha=0.25)
-    panel.legend(fontsize=9, frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4)
+    panel.legend(fontsize=9, frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=_columns(report))
     panel.tick_params(labelsize=9)
