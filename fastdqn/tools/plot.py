@@ -22,8 +22,6 @@ from fastdqn.tools.reading import Chosen, RunData, chosen, is_number, whole_line
 GRID = 400  # points of a mean curve
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Of Okabe & Ito 2008, "Color Universal Design", whom the colour-blind can tell apart; without yellow."""
-LINES = ("-", "-.", (0, (8, 2)))
-"""One for each round of the colours."""
 UNFINISHED = (0, (2, 1.5))
 """The line of a run that has not finished."""
 WIDTH = 9.0  # inches; with it 10 points are as large as the text of a page that shows the picture at its own width
@@ -50,7 +48,8 @@ class Panel(NamedTuple):
 
 def style_of(number: int) -> tuple[str, Any]:
     """Return the colour and the line of one of several: another line for each round of the colours."""
-    return COLORS[number % len(COLORS)], LINES[number // len(COLORS) % len(LINES)]
+    turn, color = divmod(number, len(COLORS))
+    return COLORS[color], ("-", "-.")[turn] if turn < 2 else (0, (8, 2, *(1, 2) * (turn - 2)))  # and one more dot each
 
 
 def draw_curves(groups: Groups, out: Path, games: int = WINDOW_EPISODES, over: Axis | None = None) -> None:

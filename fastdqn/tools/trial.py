@@ -43,7 +43,7 @@ from fastdqn.runs.limits import WINDOW_EPISODES
 from fastdqn.runs.run import Run
 from fastdqn.tools.evaluate import Agent, evaluate, load_agent
 from fastdqn.tools.pictures import prepare_pictures
-from fastdqn.tools.plot import COLORS, LINES, WIDTH, tidy
+from fastdqn.tools.plot import COLORS, WIDTH, style_of, tidy
 from fastdqn.tools.reading import RunData, moving_average, read_run
 
 POINTS = 100
@@ -196,7 +196,7 @@ def sessions_figure(sessions: Sequence[Games], title: str) -> Any:
     for over, axes in panels.items():
         curves = curves_of(sessions, over)
         for i, (games, scores) in enumerate(zip(sessions, curves.scores, strict=True)):
-            color, line = COLORS[i % len(COLORS)], LINES[i // len(COLORS) % len(LINES)]
+            color, line = style_of(i)
             dots: dict[str, Any] = {"markersize": 3, "alpha": 0.4, "markeredgewidth": 0, "zorder": 1}
             axes.plot(getattr(games, over), games.score, ".", color=color, **dots)
             axes.plot(curves.env_steps, scores, color=color, linestyle=line, label=f"session {i + 1}")

@@ -31,6 +31,7 @@ ENDINGS = (".mp4", ".gif")
 ZOOM = 3
 OWN_SIDE = 480  # pixels that the longer side of a picture of one's own is zoomed to, or nearly
 PANEL = 220  # pixels beside the screen
+ROW = 22  # pixels of a value, at least
 GIF_ENV_STEPS = 1_500  # a GIF is kept in memory until it is whole
 
 
@@ -161,21 +162,35 @@ def _zoomed(screen: Frame, zoom: int) -> Frame:
 
 def _panel(q: NDArray[np.float32], chosen: Any, names: list[str], height: int, score: float) -> Frame:
     """Return a picture (height, PANEL, 3) of the values: a bar for each action, from the lowest to the highest; of a
-    continuous action a bar for each number, from -1 to 1.
+    continuous action a bar for each number, from -1 to 1. Where there is no room for all it shows the first numbers, or
+    the actions with the highest values, and the one that was chosen.
     """
     panel = np.full((height, PANEL, 3), 24, np.uint8)
     continuous = isinstance(chosen, np.ndarray)
     low, high = (-1.0, 1.0) if continuous else (float(q.min()), float(q.max()))
-    row = min(48, (height - 70) // len(q))
+    shown = _shown(q, None if continuous else int(chosen), most=(height - 70) // ROW)
+    row = min(48, (height - 70) // len(shown))
     _write(panel, f"score {score:,.10g}", (10, 28), 0.6, 230)
-    for i, value in enumerate(q.tolist()):
-        top = 50 + i * row
+    if len(shown) < len(q):
+        _write(panel, f"{len(shown)} of {len(q)}", (10, 42), 0.42, 150)
+    for place, i in enumerate(shown):
+        value = float(q[i])
+        top = 50 + place * row
         share = (value - low) / (high - low) if high > low else 1.0
         color = (90, 200, 120) if not continuous and i == chosen else (90, 120, 170)
         cv2.rectangle(panel, (10, top + row // 2), (10 + int(2 + share * (PANEL - 24)), top + row - 6), color, -1)
         text = f"{names[i]} {value:.3f}"
         _write(panel, text, (10, top + row // 2 - 4), 0.42, 220)
     return panel
+
+
+def _shown(q: NDArray[np.float32], chosen: int | None, most: int) -> list[int]:
+    """Return which of the values (A,) are shown, `most` of them at most, in their order."""
+    if len(q) <= most or chosen is None:
+        return list(range(min(len(q), most)))
+    highest = np.argsort(-q, kind="stable")
+    kept = [int(i) for i in highest if i != chosen][: most - 1]
+    return sorted([*kept, chosen])
 
 
 def _write(picture: Frame, text: str, place: tuple[int, int], size: float, gray: int) -> None:

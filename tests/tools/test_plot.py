@@ -15,7 +15,7 @@ import pytest
 
 from fastdqn.errors import RunError, UserError
 from fastdqn.tools.labels import grouped
-from fastdqn.tools.plot import COLORS, Axis, common_grid, draw_curves, draw_speeds
+from fastdqn.tools.plot import COLORS, Axis, common_grid, draw_curves, draw_speeds, style_of
 from fastdqn.tools.reading import read_run
 from tests.helpers.folders import make_folder, make_run
 from tests.helpers.scripts import ROOT
@@ -31,6 +31,10 @@ def drawn(folder: Path, *runs: dict[str, Any], games: int = 100, over: Axis | No
 
 def bands(text: str) -> int:
     return text.count('id="FillBetweenPolyCollection') + text.count('id="PolyCollection')
+
+
+def test_fifty_labels_have_fifty_styles() -> None:
+    assert len({str(style_of(number)) for number in range(50)}) == 50
 
 
 def test_one_game_is_drawn_over_time_and_env_steps(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import torch
 from fastdqn.envs.own import OwnEnv
 from fastdqn.errors import RunError, UserError
 from fastdqn.tools.evaluate import load_agent
-from fastdqn.tools.watch import Watched, _screen, record
+from fastdqn.tools.watch import Watched, _panel, _screen, _shown, record
 from tests.helpers.marks import posix_signals
 from tests.helpers.own import Dots, game_of
 from tests.helpers.scripts import ROOT, fastdqn
@@ -79,6 +79,24 @@ def test_a_picture_of_ones_own_is_shown_as_it_is_but_larger(shape: tuple[int, ..
     shown = screen[: zoom * height : zoom, : zoom * width : zoom]
     np.testing.assert_array_equal(shown, np.broadcast_to(picture.reshape(height, width, -1), (height, width, 3)))
     assert not screen[zoom * height :].any()
+
+
+def test_of_many_actions_the_best_and_the_chosen_one_are_shown() -> None:
+    q = np.array([3.0, 1.0, 5.0, 4.0, 2.0, 0.0], np.float32)
+    assert _shown(q, 1, most=6) == [0, 1, 2, 3, 4, 5]
+    assert _shown(q, 1, most=3) == [1, 2, 3]
+    assert _shown(q, 2, most=3) == [0, 2, 3]
+    assert _shown(np.zeros(5, np.float32), 4, most=2) == [0, 4]
+    assert _shown(q, None, most=4) == [0, 1, 2, 3]  # the numbers of a continuous action
+
+
+def test_each_value_that_is_shown_has_a_row_of_its_own() -> None:
+    """The bars are as many blocks of coloured rows, however many actions there are."""
+    for count, height, rows in ((3, 630, 3), (18, 480, 18), (100, 630, 25)):
+        q = np.linspace(1.0, 0.5, count, dtype=np.float32)
+        panel = _panel(q, count - 1, [""] * count, height, 0.0)
+        bars = (panel[:, 11] == (90, 120, 170)).all(axis=1) | (panel[:, 11] == (90, 200, 120)).all(axis=1)
+        assert np.count_nonzero(np.diff(bars.astype(int)) == 1) == rows
 
 
 def test_a_video_that_lacks_pictures_does_not_replace_one_that_was_there(
