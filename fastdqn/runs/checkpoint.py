@@ -1,8 +1,8 @@
 """Checkpoint files: everything that a run needs to resume exactly where it was, in one file.
 
 A file is a line of JSON (what it is, how long, its checksum) and then the parts' states, in JSON and safetensors
-(fastdqn/runs/encoding.py). It is written beside its place and moved there when it is whole, and the one before it is
-kept, so that whatever kills a run leaves a good one.
+(fastdqn/runs/encoding.py), piece by piece. It is written beside its place and moved there when it is whole, and the
+one before it is kept, so that whatever kills a run leaves a good one.
 """
 
 from __future__ import annotations
@@ -16,18 +16,20 @@ import time
 import zlib
 from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, BinaryIO, NamedTuple, cast
 
 from fastdqn.errors import CheckpointError, RunError, UserError, shortage_of
-from fastdqn.runs.encoding import from_bytes, to_bytes
+from fastdqn.runs.encoding import from_file, in_pieces
 from fastdqn.runs.folder import check_groups, is_words, read_config, version, write_whole, written_at
 from fastdqn.states import abandon, fetched
 
-FORMAT = 4
+FORMAT = 5
 """Of the file; any other is refused."""
 FOLDER = "checkpoints"
 _MAGIC = "fastdqn checkpoint"
 _HEADER_BYTES = 1_000_000  # more than any header has
+_MOST = 2**63  # which no size and no checksum reaches
+_PIECE_BYTES = 16_000_000  # that are read at once for the checksum
 KEPT = 2
 
 
@@ -125,22 +127,19 @@ class Checkpoints:
 
     def _write(self, env_steps: int, states: dict[str, Any]) -> tuple[Path, int]:
         about = {**self._about, "env_steps": env_steps}
-        data = to_bytes({**states, "about": json.dumps(about)})
-        header = {
-            "what": _MAGIC,
-            "format": FORMAT,
-            "version": version(),
-            "size": len(data),
-            "crc32": zlib.crc32(data),
-            **about,
-        }
+        states = {**states, "about": json.dumps(about)}
         self.folder.mkdir(exist_ok=True)
         path = self.folder / f"{env_steps:012}.checkpoint"
 
         def write(unfinished: Path) -> None:
             with unfinished.open("wb") as file:
-                file.write(json.dumps(header).encode() + b"\n")
-                file.write(data)
+                room = file.write(_first_line(about, _MOST, _MOST))  # how long it gets is known at the end
+                size = crc32 = 0
+                for piece in in_pieces(states):
+                    size += file.write(piece)
+                    crc32 = zlib.crc32(piece, crc32)
+                file.seek(0)
+                file.write(_first_line(about, size, crc32, room))
 
         write_whole(path, write)
         _sync_folder(self.folder)
@@ -154,6 +153,12 @@ class Checkpoints:
             with contextlib.suppress(OSError):
                 old.unlink()
         return path, path.stat().st_size
+
+
+def _first_line(about: Mapping[str, Any], size: int, crc32: int, room: int = 0) -> bytes:
+    """Return what a checkpoint says of itself, at least `room` bytes of it."""
+    header = {"what": _MAGIC, "format": FORMAT, "version": version(), "size": size, "crc32": crc32, **about}
+    return json.dumps(header).encode().ljust(room - 1) + b"\n"
 
 
 def checkpoints_in(run: Path) -> list[Path]:
@@ -258,15 +263,17 @@ def read(header: Header) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
             file.seek(header.begin)
-            data = file.read()
+            size, crc32 = _summed(file)
+            if (size, crc32) != (header.size, header.crc32):
+                why = f"it has {size:,} of {header.size:,} bytes" if size != header.size else "its checksum is wrong"
+                raise CheckpointError(f"The checkpoint {path} is damaged: {why}{_other(path)}.")
+            file.seek(header.begin)
+            states = from_file(file, size)
+        about: dict[str, Any] = json.loads(states.pop("about"))
+    except CheckpointError:
+        raise
     except OSError as error:
         raise CheckpointError(f"The checkpoint {path} cannot be read: {error.strerror}.") from error
-    if len(data) != header.size or zlib.crc32(data) != header.crc32:
-        why = f"it has {len(data):,} of {header.size:,} bytes" if len(data) != header.size else "its checksum is wrong"
-        raise CheckpointError(f"The checkpoint {path} is damaged: {why}{_other(path)}.")
-    try:
-        states = from_bytes(data)
-        about: dict[str, Any] = json.loads(states.pop("about"))
     except Exception as error:  # whatever its bytes make of the readers of others
         _refuse_shortage(error, path)
         raise CheckpointError(
@@ -275,6 +282,15 @@ def read(header: Header) -> dict[str, Any]:
     if about != {"script": header.script, "game": header.game, "config": header.config, "env_steps": header.env_steps}:
         raise CheckpointError(f"The checkpoint {path} is damaged: its first line is not its own{_other(path)}.")
     return states
+
+
+def _summed(file: BinaryIO) -> tuple[int, int]:
+    """Return how many bytes are left in `file`, and their checksum."""
+    size = crc32 = 0
+    while piece := file.read(_PIECE_BYTES):
+        size += len(piece)
+        crc32 = zlib.crc32(piece, crc32)
+    return size, crc32
 
 
 def _refuse_shortage(error: Exception, place: Path) -> None:

@@ -1,22 +1,35 @@
-"""States as bytes: a line of JSON for what is text, numbers and containers, then safetensors for the tensors.
+"""States as bytes: a line of JSON for what is text, numbers and containers, then the tensors, as files of safetensors
+one after the other, each with its length before it.
 
 Neither can hold code, so a stranger's bytes can be read: what they cannot be turned into is an error, and nothing else
-happens.
+happens. There are several of safetensors, as each is in memory a second time while it is written or read.
 """
 
 from __future__ import annotations
 
+import io
 import json
-from collections.abc import Mapping
-from typing import Any, cast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, BinaryIO, cast
 
 import safetensors.torch
 import torch
 from torch import Tensor
 
+_TOGETHER = 32_000_000
+"""Bytes of the tensors that are written at once, but for one that is larger."""
+_LENGTH = 8
+"""Bytes of the length before them, the lowest first."""
+
 
 def to_bytes(states: Mapping[str, Any]) -> bytes:
-    """Return `states`: nested dicts, lists and tuples of tensors on the CPU, numbers, text, true, false and None.
+    """Return `states` as `in_pieces` gives them."""
+    return b"".join(in_pieces(states))
+
+
+def in_pieces(states: Mapping[str, Any]) -> Iterator[bytes]:
+    """Yield `states` piece by piece: nested dicts, lists and tuples of tensors on the CPU, numbers, text, true, false
+    and None.
 
     A tensor in channels_last stays so; any other is stored as a contiguous one.
 
@@ -24,9 +37,11 @@ def to_bytes(states: Mapping[str, Any]) -> bytes:
         TypeError: something else is in it.
     """
     tensors: list[Tensor] = []
-    tree = json.dumps(_told(dict(states), tensors, set())).encode()
-    named = {str(number): tensor for number, tensor in enumerate(tensors)}
-    return b"\n".join((tree, safetensors.torch.save(named)))
+    yield json.dumps(_told(dict(states), tensors, set())).encode() + b"\n"
+    for group in _groups(tensors):
+        stored = safetensors.torch.save(group)
+        yield len(stored).to_bytes(_LENGTH, "little")
+        yield stored
 
 
 def from_bytes(data: bytes) -> dict[str, Any]:
@@ -35,11 +50,41 @@ def from_bytes(data: bytes) -> dict[str, Any]:
     Raises:
         Exception: of any type, if it did not make them.
     """
-    tree, _, rest = data.partition(b"\n")
-    states = _made(json.loads(tree), safetensors.torch.load(rest))
+    return from_file(io.BytesIO(data), len(data))
+
+
+def from_file(file: BinaryIO, size: int) -> dict[str, Any]:
+    """Return the states whose pieces are the next `size` bytes of `file`.
+
+    Raises:
+        OSError: it cannot be read.
+        Exception: of any type, if they are none.
+    """
+    line = file.readline(size)
+    left, tensors = size - len(line), dict[str, Tensor]()
+    while left > 0:
+        length = int.from_bytes(file.read(_LENGTH), "little")
+        left -= _LENGTH + length
+        if left < 0:  # looked at before that much is asked for
+            raise ValueError("It ends too soon.")
+        tensors |= safetensors.torch.load(file.read(length))
+    states = _made(json.loads(line), tensors)
     if not isinstance(states, dict):
         raise TypeError("States are a dict.")
     return cast(dict[str, Any], states)
+
+
+def _groups(tensors: Sequence[Tensor]) -> Iterator[dict[str, Tensor]]:
+    """Yield the tensors, by their number, in as few groups as may be."""
+    group, bytes_of_it = dict[str, Tensor](), 0
+    for number, tensor in enumerate(tensors):
+        if group and bytes_of_it + tensor.nbytes > _TOGETHER:
+            yield group
+            group, bytes_of_it = {}, 0
+        group[str(number)] = tensor
+        bytes_of_it += tensor.nbytes
+    if group:
+        yield group
 
 
 def _told(value: Any, tensors: list[Tensor], places: set[int]) -> Any:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import math
 from typing import Any
 
 import pytest
 import torch
 
-from fastdqn.runs.encoding import from_bytes, to_bytes
+from fastdqn.runs import encoding
+from fastdqn.runs.encoding import from_bytes, from_file, in_pieces, to_bytes
 
 
 def test_numbers_text_and_containers_come_back_as_they_were() -> None:
@@ -49,3 +51,38 @@ def test_channels_last_stays_so() -> None:
     assert found["a"].stride() == tensor.stride()
     assert found["b"].is_contiguous()
     assert torch.equal(found["a"], tensor)
+
+
+def test_no_more_than_a_piece_is_made_or_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replay of vectors that is hardly compressed would be in memory once more otherwise."""
+    monkeypatch.setattr(encoding, "_TOGETHER", 10_000)
+    states = {str(i): torch.randint(0, 256, (2_000 + i,), dtype=torch.uint8) for i in range(40)}
+    states["large"] = torch.zeros(30_000)
+    states["after"] = torch.ones(3)
+    pieces = list(in_pieces(states))
+    largest = [len(piece) for piece in pieces if len(piece) > 20_000]
+    assert len(largest) == 1  # a tensor is one piece, however large
+    assert largest[0] < 4 * 30_000 + 1_000
+    asked: list[int] = []
+
+    class File(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            assert size is not None
+            asked.append(size)
+            return super().read(size)
+
+    data = b"".join(pieces)
+    found = from_file(File(data), len(data))
+    assert found.keys() == states.keys()
+    assert all(torch.equal(found[name], tensor) for name, tensor in states.items())
+    assert set(asked) <= {len(piece) for piece in pieces}
+
+
+@pytest.mark.parametrize("states", [{}, {"a": 1}, {"a": torch.ones(3), "b": [torch.zeros(2)]}])
+def test_bytes_that_end_too_soon_or_go_on_are_an_error(states: dict[str, Any]) -> None:
+    data = to_bytes(states)
+    assert from_bytes(data).keys() == states.keys()
+    for wrong in (*(data[:end] for end in range(len(data) - 1)), data + b"\0", data + (2**62).to_bytes(8, "little")):
+        with pytest.raises(Exception, match=r".") as caught:
+            from_bytes(wrong)
+        assert not isinstance(caught.value, MemoryError)
