@@ -15,6 +15,10 @@ from fastdqn.types import EpisodeEnd, LazyFrames, Observation
 
 RESET = -1
 """Stands, among the actions that were played, for a reset in the middle of a game."""
+LONGEST = 1_000_000
+"""Env steps of a game that are remembered: a longer one begins anew when a run is resumed, and so does one without an
+end.
+"""
 
 
 class Played(NamedTuple):
@@ -52,7 +56,7 @@ class Rerun:
     def reset(self) -> Observation:
         """Return the first observation of the next learning episode."""
         if not self._over:
-            self._actions.append(RESET)
+            self._remember(RESET)
             return self._reset(None)
         self._game += 1
         self._actions.clear()
@@ -60,7 +64,7 @@ class Rerun:
 
     def step(self, action: Any) -> Played:
         """Play one env step, with the number of an action, or a continuous one (A,) float32."""
-        self._actions.append(action)
+        self._remember(action)
         obs, reward, terminated, truncated, _ = self.env.step(action)
         self._obs = obs
         finished = self._pop()
@@ -74,11 +78,14 @@ class Rerun:
         return finished
 
     def state(self) -> dict[str, Any]:
-        """Return which game this is, and what was played in it."""
+        """Return which game this is, and what was played in it; of one that is too long, nothing that it could be
+        recognised by.
+        """
+        too_long = len(self._actions) > LONGEST
         return {
             "game": self._game,
-            "actions": self._played(),
-            "obs": copied(np.asarray(self._obs)),
+            "actions": torch.zeros(0, dtype=torch.int32) if too_long else self._played(),
+            "obs": torch.zeros(0) if too_long else copied(np.asarray(self._obs)),
         }
 
     def play_again(self, state: Mapping[str, Any]) -> Iterator[tuple[Any, Observation, Played | None]]:
@@ -108,6 +115,10 @@ class Rerun:
         self._finished = ()  # those were counted when they were played first
         self.repeated = self.repeated and np.array_equal(np.asarray(self._obs), state["obs"].numpy())
         self._over = self._over or not self.repeated
+
+    def _remember(self, action: Any) -> None:
+        if len(self._actions) <= LONGEST:
+            self._actions.append(action)
 
     def _played(self) -> torch.Tensor:
         """Return what was played in this game, (T,) int32, or of continuous actions, (T, A) float32."""

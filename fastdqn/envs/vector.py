@@ -128,7 +128,7 @@ class AtariVector(NothingUnfinished):
         self._begin = np.zeros(num_envs, np.int64)  # frames that each emulator had played when its game began
         self._truncated = np.zeros(num_envs, bool)
         self._repeats = game.sticky_actions == 0.0
-        self._sent: list[NDArray[np.uint8]] = []  # actions since the oldest running game began
+        self._sent: list[NDArray[np.uint8]] = []  # actions since the oldest running game began, if games repeat
         self._since = np.zeros(num_envs, np.int64)  # where in them each running game began
         self._resets = np.zeros(num_envs, np.int64)  # of each game since it was seeded
         self.newest: NDArray[Any] = np.zeros((num_envs, side, side), np.uint8)
@@ -154,7 +154,8 @@ class AtariVector(NothingUnfinished):
         if actions.shape != (self.num_envs,) or actions.min() < 0 or actions.max() >= self.num_actions:
             raise ValueError(f"actions must be {self.num_envs} numbers in 0..{self.num_actions - 1}, not {actions}")
         self.env.send(actions)
-        self._sent.append(actions.astype(np.uint8))
+        if self._repeats:
+            self._sent.append(actions.astype(np.uint8))
 
     def recv(self) -> VectorStep:
         try:

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from fastdqn.algorithms.exploration import EpsilonGreedy, Player
-from fastdqn.envs import vector
+from fastdqn.envs import rerun, vector
 from fastdqn.envs.build import build_env
 from fastdqn.envs.rerun import Rerun
 from fastdqn.envs.serial import SerialVector
@@ -96,7 +96,9 @@ def test_what_cannot_be_repeated_begins_anew(tmp_path: Path) -> None:
     play(there, np.random.default_rng(0), 100)
     here.reset()
     first = here.newest.copy()
-    assert here.load(through_a_file(tmp_path, there)).tolist() == [True] * 3
+    state = through_a_file(tmp_path, there)
+    assert state["actions"].shape == (0, 3)  # nobody will play them again
+    assert here.load(state).tolist() == [True] * 3
     assert not np.array_equal(here.newest, first)  # others than the very first ones
     observed = play(here, np.random.default_rng(1), 2)
     assert [step[3] for step in observed] == [[True] * 3, [False] * 3]
@@ -136,6 +138,24 @@ def test_serial_games_resume_exactly(tmp_path: Path) -> None:
     here.reset()
     here.load(through_a_file(tmp_path, there))
     assert play(here, np.random.default_rng(1), 300) == play(there, np.random.default_rng(1), 300)
+
+
+@pytest.mark.parametrize(("steps", "anew"), [(20, False), (21, True), (60, True)])
+def test_a_game_that_is_too_long_is_not_remembered(
+    steps: int, anew: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One without an end would take ever more memory, and as long to resume as it had been played."""
+    monkeypatch.setattr(rerun, "LONGEST", 20)
+    there, here = (SerialVector([build_env(BREAKOUT, "opencv")], SEED) for _ in range(2))
+    there.reset()
+    play(there, np.random.default_rng(0), steps)
+    (one,) = there.envs
+    assert len(one._actions) <= 21
+    state = through_a_file(tmp_path, there)
+    here.reset()
+    assert here.load(state).tolist() == [anew]
+    observed, others = (play(env, np.random.default_rng(1), 30) for env in (here, there))
+    assert (observed == others) == (not anew)
 
 
 def test_every_game_has_a_seed_of_its_own_and_lost_lives_have_none() -> None:
