@@ -76,6 +76,7 @@ format: $(VENV)/ready ## format the code, and mend what lint can mend
 	$(BIN)/ruff check --fix .
 
 $(VENV)/ready: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 10) else "fastdqn needs Python 3.10 or newer, and $(PYTHON) is older; name another one, as in PYTHON=python3.12")'
 	@echo "setting up $(VENV), which takes minutes"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"

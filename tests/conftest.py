@@ -13,14 +13,16 @@ from tests.helpers.trained import TrainedRuns
 
 
 def pytest_configure() -> None:
-    """Give each of pytest-xdist's workers a core of its own, which the scripts that it starts inherit.
+    """Give each of pytest-xdist's workers a core of its own, which the scripts that it starts inherit, where there is a
+    way to.
 
     PyTorch's threads wait by spinning: two processes on the same cores slow each other down tenfold.
     """
     worker = os.environ.get("PYTEST_XDIST_WORKER")
-    if worker is None or not hasattr(os, "sched_setaffinity"):
+    if worker is None:
         return
-    if not torch.cuda.is_available():  # scripts that wait for a GPU do so by spinning, too: not all on one core
+    # Scripts that wait for a GPU do so by spinning, too: not all on one core.
+    if hasattr(os, "sched_setaffinity") and not torch.cuda.is_available():
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {cores[int(worker.removeprefix("gw")) % len(cores)]})
     torch.set_num_threads(1)
