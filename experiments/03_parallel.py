@@ -45,10 +45,11 @@ def train(options: Options) -> Run:
 
         with PlayerProcess(plan, weights, run.stop, run.begun) as player:
             while not run.ended_by(player.reason):
-                for message in player.take(steps - run.env_steps % steps):
+                messages = player.take(steps - run.env_steps % steps)
+                for message in messages:
                     replay.extend(message.played.transitions)
                     run.played(message.played, epsilon=message.epsilon)
-                if run.env_steps % steps or len(replay) < dqn.replay_initial:
+                if not messages or run.env_steps % steps or len(replay) < dqn.replay_initial:  # none at Ctrl-C
                     continue
 
                 batch = collate(replay.sample(batch_size), device)

@@ -6,7 +6,9 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import safetensors.numpy
 import torch
@@ -24,6 +26,7 @@ from fastdqn.tools.plot import draw_curves
 from fastdqn.tools.reading import read_run
 from tests.helpers.averaged import Averaged
 from tests.helpers.learners import learner_of, random_batch
+from tests.helpers.reinforce import Reinforce, ReinforceOptions
 from tests.helpers.scripts import AS_ATARI, ROOT, TOY_CATCH, only_run, records, summary
 
 SCRIPT = ROOT / "tests" / "helpers" / "reinforce.py"
@@ -78,6 +81,17 @@ def test_a_second_algorithm_learns(tmp_path: Path) -> None:
     assert sum(scores[:100]) / 100 < -0.3
     assert sum(scores[-100:]) / 100 > 0.3
     assert records(run, "speed.jsonl")[-1]["entropy"] < 1.0
+
+
+def test_its_steps_of_a_game_that_is_lost_go() -> None:
+    """They would get the return of the game that begins in its place."""
+    agent = Reinforce(ReinforceOptions(), 3, 0)
+    for discount in (0.99, 0.0, 0.99, 0.99):
+        agent.add(SimpleNamespace(obs=np.zeros((4, 84, 84), np.uint8), action=0, reward=1.0, discount=discount))
+    agent.discard(np.array([False]))
+    assert [step[3] for step in agent.steps] == [0.99, 0.0, 0.99, 0.99]
+    agent.discard(np.array([True]))
+    assert [step[3] for step in agent.steps] == [0.99, 0.0]
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,8 @@ class Objective(Protocol):
 
         Args:
             output_tm1: the online network's for `batch.obs`.
-            output_t: the target network's for `batch.next_obs`.
+            output_t: the target network's for `batch.next_obs`; of any other observations where nothing follows
+                (`batch.discount` is 0 throughout, as of whole returns).
             selector_t: for `batch.next_obs`, of the network that chooses the action; plain DQN passes `output_t` again.
         """
         ...

@@ -147,7 +147,7 @@ def _loaded(said: Mapping[str, Any]) -> VectorStep:
 
 def _without(step: VectorStep, lost: NDArray[np.bool_], newest: Frame) -> VectorStep:
     """Return `step` as if the games `lost`, (N,), had been reset by it, to these first frames."""
-    frames = np.where(lost[:, None, None], newest, step.frames)
+    frames = np.where(lost.reshape(-1, *[1] * (step.frames.ndim - 1)), newest, step.frames)
     reward = np.where(lost, np.float32(0.0), step.reward)
     episodes = tuple(end for end in step.episodes if not lost[end.place])
     return VectorStep(frames, reward, step.terminated & ~lost, step.truncated & ~lost, step.reset | lost, episodes)

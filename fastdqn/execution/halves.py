@@ -155,23 +155,28 @@ class HalfElsewhere(NothingUnfinished):
         return self.loading(state)()
 
     def loading(self, state: Mapping[str, Any]) -> Callable[[], NDArray[np.bool_]]:
-        """Begin what `load` does; return what waits for it."""
+        """Begin what `load` does; return what waits for it: after a signal for a moment only, as the run then ends
+        before it goes on.
+        """
         self._child.ask(Request("load", pickle.dumps(state)))
 
         def loaded() -> NDArray[np.bool_]:
+            answer = self._child.receive(PATIENCE, busy=True)
+            if answer is None:
+                return np.zeros(self.num_envs, bool)
             anew: NDArray[np.bool_]
-            anew, self.newest = self._answer(busy=True)
+            anew, self.newest = answer
             return anew
 
         return loaded
 
-    def _answer(self, busy: bool = False) -> Any:
-        """Return the next answer; one that may take any time if the other process is `busy`.
+    def _answer(self) -> Any:
+        """Return the next answer.
 
         Raises:
             RunError: the process died, failed or has hung.
         """
-        answer = self._child.receive(PATIENCE, busy)
+        answer = self._child.receive(PATIENCE)
         if answer is None:
             raise RunError("The games process has not answered in time after a signal to stop.")
         return answer

@@ -63,10 +63,13 @@ class Checkpointing:
 
         Raises:
             OSError: it cannot be written.
+            MemoryError: there is none for it, without the replay either.
         """
         try:
             self._files.begin(env_steps, lambda: self._states(state))
         except MemoryError as error:
+            if not self._can_leave_out():
+                raise
             self._leave_replay_out(str(error))
             self._files.begin(env_steps, lambda: self._states(state))
 
@@ -79,7 +82,7 @@ class Checkpointing:
         try:
             self._say_saved(self._files.ended(wait))
         except OSError as error:
-            if not self.keeps_replay or REPLAY not in self.parts:
+            if not self._can_leave_out():
                 raise
             self._leave_replay_out(error.strerror or str(error))
             again()
@@ -122,6 +125,9 @@ class Checkpointing:
             abandon(parts)  # nobody fetches what the others have put off
             raise
         return {"run": state, "parts": parts}
+
+    def _can_leave_out(self) -> bool:
+        return self.keeps_replay and REPLAY in self.parts
 
     def _leave_replay_out(self, why: str) -> None:
         self.keeps_replay = False

@@ -24,7 +24,7 @@ from fastdqn.runs.run import Run
 from fastdqn.runs.stopwatch import Stopwatch
 from fastdqn.runs.weights import UNFIT, are_finite
 from fastdqn.schedules import updates_due
-from fastdqn.states import NothingUnfinished, Part, fetched, resume_parts
+from fastdqn.states import NothingUnfinished, Part, abandon, fetched, resume_parts
 from fastdqn.types import EpisodeEnd, VectorStep
 
 GO_ON, OVER, CHECK, STATES, STATES_WITHOUT_REPLAY, LEAVE = range(6)
@@ -184,9 +184,15 @@ class _Others(NothingUnfinished):
         self._company = company
 
     def state(self) -> dict[str, Any]:
-        """Return it; all ranks are between two rounds."""
+        """Return it; all ranks are between two rounds.
+
+        Raises:
+            MemoryError: a rank has none for its replay.
+        """
         self._company.tell(STATES if self._with_replay() else STATES_WITHOUT_REPLAY)
         _, *said = self._company.collect(b"")
+        if not all(said):
+            raise MemoryError(f"the memory of rank {said.index(b'') + 1} does not suffice")
         return {str(rank): torch.frombuffer(bytearray(data), dtype=torch.uint8) for rank, data in enumerate(said, 1)}
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -299,8 +305,23 @@ class FollowingRun:
                 self._give_state(order)
 
     def _give_state(self, order: int) -> None:
+        """Send rank 0 the state of this rank; nothing where there is no memory for its replay: it asks again, without.
+
+        Raises:
+            MemoryError: there is none for the rest either.
+        """
         kept = {name: part for name, part in self._parts.items() if order == STATES or name != REPLAY}
-        self._company.collect(to_bytes(fetched({name: part.state() for name, part in kept.items()})))
+        states: dict[str, Any] = {}
+        try:
+            for name, part in kept.items():
+                states[name] = part.state()
+            data = to_bytes(fetched(states))
+        except MemoryError:
+            abandon(states)
+            if order != STATES or REPLAY not in kept:
+                raise
+            data = b""
+        self._company.collect(data)
 
 
 def _say_nothing(_: str) -> None:

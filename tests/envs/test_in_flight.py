@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fastdqn.envs.in_flight import InFlight, together
+from fastdqn.envs.in_flight import InFlight, _without, together
 from fastdqn.envs.many import build_group
 from fastdqn.options.game import GameOptions, VectorOptions
 from fastdqn.seeds import as_int
@@ -135,3 +135,18 @@ def test_games_that_were_in_another_number_of_groups_begin_anew(saved: int, load
     assert other.load(one.state()).all()
     assert (other.newest == first).all()
     assert not other.sent
+
+
+def test_actions_in_flight_on_vectors_resume_as_those_on_pictures() -> None:
+    """Observations are (N, D) there; which games are lost is said of each row."""
+    step = VectorStep(
+        np.arange(8, dtype=np.float32).reshape(2, 4),
+        np.ones(2, np.float32),
+        *(np.zeros(2, bool) for _ in range(3)),
+        (),
+    )
+    newest = np.full((2, 4), 9.0, np.float32)
+    for lost in ([False, False], [True, False]):
+        found = _without(step, np.array(lost), newest)
+        assert found.frames.tolist() == [[9.0] * 4 if lost[0] else [0, 1, 2, 3], [4, 5, 6, 7]]
+        assert found.reset.tolist() == lost

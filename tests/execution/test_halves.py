@@ -14,6 +14,7 @@ import psutil
 import pytest
 import torch
 
+from fastdqn import process
 from fastdqn.envs.in_flight import InFlight
 from fastdqn.envs.many import build_group, build_vector_env
 from fastdqn.envs.vector import VectorEnv
@@ -223,6 +224,18 @@ def test_one_that_is_stopped_is_one_sentence_however_much_it_is_sent(monkeypatch
         with pytest.raises(RunError, match=r"^The games process has sent nothing for 1.5 seconds and counts as hung"):
             games.recv()
         there.resume()
+
+
+def test_a_signal_while_games_are_played_again_is_no_fault_of_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run ends before it goes on, and nothing is lost."""
+    monkeypatch.setattr(halves_module, "PATIENCE", 0.0)
+    with halves_of(partial(half_of, "pong"), elsewhere=True) as games:
+        games.reset()
+        state = games.state()
+        process_of(games).suspend()
+        monkeypatch.setattr(process, "_first", signal.SIGINT)
+        assert not games.load(state).any()
+        process_of(games).resume()
 
 
 def test_what_fails_before_anybody_plays_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fastdqn import process
 from fastdqn.algorithms.decay_start import DecayStart
 from fastdqn.algorithms.dqn import DQNLearner
 from fastdqn.algorithms.exploration import Exploring, VectorEpsilonGreedy
+from fastdqn.execution.player import Message, PlayerProcess
 from fastdqn.replay.prioritized import PrioritizedReplay
 from fastdqn.replay.returns import ReturnReplay
 from fastdqn.runs.run import Run
@@ -54,6 +57,27 @@ def test_the_target_is_copied_where_its_period_of_env_steps_ends(
     monkeypatch.setattr(DQNLearner, "sync_target", lambda _: copied.append(made[-1]))
     train(script, tmp_path, *words_of(script), "--target-sync", "30")
     assert copied == ([21, 51, 81] if script == "01_baseline" else [6, 14, 21])
+
+
+@pytest.mark.parametrize("script", PARALLEL)
+def test_nothing_is_learnt_from_env_steps_that_did_not_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
+    """At Ctrl-C a player that is slow has sent nothing: there is no second update at the env step before."""
+    came, take = [0], PlayerProcess.take
+
+    def stopped(player: PlayerProcess, count: int) -> list[Message]:
+        if came[0] == 160:
+            process.stop_with(signal.SIGINT)
+            return []
+        messages = take(player, count)
+        came[0] += len(messages)
+        return messages
+
+    monkeypatch.setattr(PlayerProcess, "take", stopped)
+    monkeypatch.setattr(process, "_first", 0)  # and afterwards again
+    said = summary(train(script, tmp_path, *words_of(script)))
+    assert (said["reason"], said["env_steps"], said["updates"]) == ("interrupted", 160, 16)  # at 100, 104, ..., 160
 
 
 @pytest.mark.parametrize("script", [*VECTOR, "10_rainbow", "12_atari_100k"])

@@ -22,7 +22,7 @@ from fastdqn.options.run import RunOptions
 from fastdqn.replay.nstep import NStep
 from fastdqn.runs.run import Run
 from fastdqn.seeds import as_int, seeds_of, torch_generator
-from fastdqn.states import NothingUnfinished, on_cpu, set_generator
+from fastdqn.states import on_cpu, set_generator
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Options:
     reinforce: ReinforceOptions
 
 
-class Reinforce(NothingUnfinished):
+class Reinforce:
     """A linear softmax policy, the episodes since the last update, and their gradient."""
 
     def __init__(self, options: ReinforceOptions, num_actions: int, seed: int) -> None:
@@ -66,7 +66,7 @@ class Reinforce(NothingUnfinished):
         return int(torch.multinomial(probabilities, 1, generator=self.rng))
 
     def add(self, transition: Any) -> bool:
-        """Take one transition; tell whether there are episodes enough for an update."""
+        """Take one transition of Catch, whose games all terminate; tell whether there are episodes for an update."""
         obs = torch.from_numpy(np.array(transition.obs))
         self.steps.append((obs, transition.action, transition.reward, transition.discount))
         self.ended += transition.discount == 0.0
@@ -98,6 +98,12 @@ class Reinforce(NothingUnfinished):
         self.optimizer.load_state_dict(state["optimizer"])
         self.steps, self.ended = [tuple(step) for step in state["steps"]], state["ended"]
         set_generator(self.rng, state["rng"])
+
+    def discard(self, envs: Any) -> None:
+        """Drop the steps of a game that will not be played to its end."""
+        if envs is None or envs.any():
+            whole = [i + 1 for i, step in enumerate(self.steps) if step[3] == 0.0]
+            del self.steps[max(whole, default=0) :]
 
 
 def train(options: Options) -> Run:

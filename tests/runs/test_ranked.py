@@ -14,6 +14,7 @@ from fastdqn.runs.neighbours import Neighbours
 from fastdqn.runs.ranked import LEAVE, STATES, STATES_WITHOUT_REPLAY, FollowingRun, _Others
 from fastdqn.states import NothingUnfinished
 from fastdqn.types import EpisodeEnd
+from tests.helpers.runs import CPU
 
 
 class Two:
@@ -69,6 +70,36 @@ def test_the_last_checkpoint_holds_what_rank_0_asks_for(order: int, parts: set[s
     assert other.orders == [(0, True), (0, True)]
     (sent,) = other.sent  # at once, whatever its number: all make theirs at the same time
     assert set(from_bytes(sent)) == parts
+
+
+class Large(Thing):
+    """A replay on a GPU for which the host has no memory."""
+
+    def state(self) -> dict[str, Any]:
+        raise MemoryError("7.1 GB of frames do not fit into the host's memory")
+
+
+def test_a_follower_without_memory_for_its_replay_gives_the_rest_when_asked_again() -> None:
+    other = Two(1, (STATES, STATES_WITHOUT_REPLAY, LEAVE))
+    with FollowingRun(other, "x.py", torch.device("cpu")) as run:
+        run._parts = {"learner": Thing(), "replay": Large()}
+    nothing, sent = other.sent
+    assert nothing == b""
+    assert set(from_bytes(sent)) == {"learner"}
+    for parts in ({"learner": Large()}, {"learner": Large(), "replay": Thing()}):
+        with pytest.raises(MemoryError), FollowingRun(Two(1, (STATES_WITHOUT_REPLAY,)), "x.py", CPU) as run:
+            run._parts = parts
+
+
+def test_rank_0_has_too_little_memory_where_another_one_has() -> None:
+    """It then asks all once more, without their replays."""
+
+    class Short(Two):
+        def collect(self, data: bytes) -> list[bytes]:
+            return [data, b"of rank 1", b""]
+
+    with pytest.raises(MemoryError, match="rank 2"):
+        _Others(Short(0), lambda: True).state()
 
 
 @pytest.mark.parametrize("value", [1.0, float("nan")])

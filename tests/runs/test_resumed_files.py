@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ from fastdqn import process
 from fastdqn.errors import CheckpointError, RunError
 from fastdqn.runs.best import FILE, Best, read_best
 from fastdqn.runs.checkpoint import understood
+from fastdqn.runs.checkpointing import Checkpointing
 from fastdqn.runs.encoding import from_bytes, to_bytes
 from fastdqn.runs.folder import write_json
 from fastdqn.runs.limits import Limits, StopTest
@@ -221,12 +223,49 @@ def test_the_best_weights_are_those_of_the_checkpoint_once_the_run_goes_on(tmp_p
     best.save()
     again = Best(tmp_path, {"layer": layer})
     again.load(state)
+    again.save()  # at the end of a run that did not go on
     assert read_best(tmp_path)["layer"].tolist() == [9.0, 9.0]
     again.look(StopTest(Limits.of(18.0, 1000, None, 0.0)))
     if had is None:
         assert not (tmp_path / FILE).exists()
     else:
         assert read_best(tmp_path)["layer"].tolist() == [7.0, 7.0]
+
+
+def test_best_weights_for_which_there_is_no_room_are_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    best = Best(tmp_path, {"layer": torch.ones(2)})
+    best._kept = {"layer": torch.ones(2)}
+    monkeypatch.setattr("fastdqn.runs.best.write_weights", full)
+    with pytest.raises(RunError, match="No space left on device"):
+        best.save()
+    with pytest.raises(OSError, match="No space left on device"):  # a checkpoint that cannot be written
+        best.state()
+
+
+def test_a_checkpoint_without_a_replay_cannot_leave_it_out(tmp_path: Path) -> None:
+    said: list[str] = []
+
+    class Large(Count):
+        asked = 0
+
+        def state(self) -> dict[str, Any]:
+            self.asked += 1
+            raise MemoryError("too little")
+
+    for names in (("sessions",), ("sessions", "replay")):
+        made = Checkpointing(options(tmp_path).run, tmp_path, {}, 0, said.append)
+        part = Large()
+        made.parts = {name: part if name == "sessions" else Count() for name in names}
+        with pytest.raises(MemoryError):
+            made.begin(10, {})
+        assert part.asked == len(names)
+    assert len(said) == 1
+    assert "leave the replay out" in said[0]
 
 
 def test_an_old_run_writes_its_records_each_minute(tmp_path: Path) -> None:
