@@ -18,7 +18,7 @@ from fastdqn.replay.ring import FrameReplay
 from fastdqn.replay.stacks import GameStacks
 from fastdqn.replay.transitions import TransitionList
 from fastdqn.runs.checkpoint import Checkpoints, newest, read
-from fastdqn.types import LazyFrames, Transition
+from fastdqn.types import LazyFrames, Transition, VectorStep
 from tests.helpers.checkpoints import ABOUT, through_a_file
 from tests.helpers.replays import CPU, ENDS, GAMMA, Script, feed, make_replay
 
@@ -173,3 +173,35 @@ def test_game_stacks_resume(tmp_path: Path) -> None:
             assert left[1:4] == right[1:4]
             np.testing.assert_array_equal(np.asarray(left.obs), np.asarray(right.obs))
             np.testing.assert_array_equal(np.asarray(left.next_obs), np.asarray(right.next_obs))
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_no_transition_leads_from_a_game_that_is_gone_into_the_next(told: bool) -> None:
+    """In stacks on the host, as 06, 20 to 22 and 41 have them; as a control, one does where nobody says it is gone."""
+
+    def step(value: int, reset: bool = False) -> VectorStep:
+        still = np.zeros(1, bool)
+        frames = np.full((1, 8, 8), value, np.uint8)
+        return VectorStep(frames, np.zeros(1, np.float32), still, still, np.array([reset]), ())
+
+    stacks, none = GameStacks(1, (8, 8), 2, 3, GAMMA), np.zeros(1, np.int64)
+    stacks.reset(np.full((1, 8, 8), 1, np.uint8))
+    stacks.add(none, step(2))
+    if told:
+        stacks.discard(np.array([True]))
+    stacks.add(none, step(100, reset=True))
+    added = [transition for number in range(101, 105) for transition in stacks.add(none, step(number))]
+    begun = [int(np.asarray(transition.obs)[-1, 0, 0]) for transition in added]
+    assert begun == ([100, 101] if told else [1, 100, 101])
+
+
+def test_a_list_that_the_checkpoint_lacks_is_empty() -> None:
+    replay = TransitionList(4, np.random.default_rng(0))
+    frame = np.zeros((8, 8), np.uint8)
+    replay.extend([Transition(LazyFrames((frame,)), 0, 0.0, 0.0, LazyFrames((frame,)))] * 6)
+    replay.discard(np.array([True]))
+    assert len(replay) == 4
+    replay.discard(None)
+    assert len(replay) == 0
+    with pytest.raises(IndexError):
+        replay.sample(1)
