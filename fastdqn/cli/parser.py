@@ -145,10 +145,20 @@ def _unknown(unknown: Sequence[str], command: Any, elsewhere: str, others: Mappi
     if first.startswith("--no-") and f"--{first[5:]}" in flags:
         return f"There is no option {first}, only --{first[5:]}."
     meant = difflib.get_close_matches(first, [*flags, *(f"--no-{flag[2:]}" for flag in flags)], n=1, cutoff=0.75)
-    if first[:1].isalpha() and "--game" in flags:
+    if not meant and "--game" in flags and _is_game(first):
         meant = [f"--game {first}"]
     hint = f"did you mean {meant[0]}?" if meant else "--help lists all options."
     return f"Unrecognized options: {listed(unknown)}; {hint} {elsewhere}".rstrip()
+
+
+def _is_game(word: str) -> bool:
+    """Tell whether `word` alone may have been meant as a game."""
+    from fastdqn.envs.games import registered_id, rom_of
+
+    try:
+        return bool(word) and bool(rom_of(word))
+    except UserError:
+        return registered_id(word) is not None
 
 
 def _flags(command: Any) -> list[str]:

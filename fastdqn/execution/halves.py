@@ -88,6 +88,7 @@ class HalfElsewhere(NothingUnfinished):
     def __init__(self, build: Callable[[], VectorEnv]) -> None:
         with sharing():
             self._child = ChildProcess(_serve, (build,), "games", 1, HUNG)
+        self._kept: dict[str, Any] | None = None  # what it was to continue from when a signal came
         self._child.__enter__()
         atexit.register(self.close)  # nobody else ends it if what is built next fails
 
@@ -147,6 +148,8 @@ class HalfElsewhere(NothingUnfinished):
 
     def state(self) -> dict[str, Any]:
         """Return the running games."""
+        if self._kept is not None:
+            return self._kept
         self._child.ask(Request("state"))
         return pickle.loads(self._answer())
 
@@ -163,6 +166,7 @@ class HalfElsewhere(NothingUnfinished):
         def loaded() -> NDArray[np.bool_]:
             answer = self._child.receive(PATIENCE, busy=True)
             if answer is None:
+                self._kept = dict(state)  # and what it answers later is no answer to anything else
                 return np.zeros(self.num_envs, bool)
             anew: NDArray[np.bool_]
             anew, self.newest = answer

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fastdqn import process
-from fastdqn.errors import Interrupted, RunError, UserError
+from fastdqn.errors import Interrupted, RunError, UserError, shortage_of
 from fastdqn.options.run import RunSettings
 from fastdqn.runs.checkpointing import REPLAY
 from fastdqn.runs.counters import Counters
@@ -316,9 +316,9 @@ class FollowingRun:
             for name, part in kept.items():
                 states[name] = part.state()
             data = to_bytes(fetched(states))
-        except MemoryError:
+        except (MemoryError, RuntimeError) as error:
             abandon(states)
-            if order != STATES or REPLAY not in kept:
+            if shortage_of(error) is None or order != STATES or REPLAY not in kept:
                 raise
             data = b""
         self._company.collect(data)

@@ -236,6 +236,8 @@ def test_a_signal_while_games_are_played_again_is_no_fault_of_theirs(monkeypatch
         monkeypatch.setattr(process, "_first", signal.SIGINT)
         assert not games.load(state).any()
         process_of(games).resume()
+        assert games.groups[1].state() is not state["groups"][1]
+        np.testing.assert_equal(games.state()["groups"][1], state["groups"][1])
 
 
 def test_what_fails_before_anybody_plays_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:

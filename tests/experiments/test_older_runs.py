@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fastdqn.errors import UserError
+from fastdqn.runs.checkpoint import FORMAT
 from fastdqn.runs.folder import version
 from tests.helpers import forks
 from tests.helpers.older import SCRIPT, older_run
@@ -55,5 +56,5 @@ def test_so_is_one_that_has_lost_its_checkpoints_or_its_config(tmp_path: Path, m
     if missing == "checkpoints":
         assert str(caught.value).startswith(f"The run {run} was written by fastdqn 0.1.0, in a format that ")
     else:
-        reads = f"this version, {version()}, reads format 4."
+        reads = f"this version, {version()}, reads format {FORMAT}."
         assert str(caught.value) == f"The checkpoint {path} was written by fastdqn 0.1.0 in format 2; {reads}"

@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import safetensors.torch
 import torch
 
 from fastdqn.runs.encoding import to_bytes
@@ -137,9 +136,9 @@ _ODD: Sequence[Callable[[dict[str, Any], dict[str, Any]], bytes | None]] = (
     _bytes(b"PK\x03\x04" + bytes(200)),
     _bytes(b"\x80\x02."),
     _bytes(b"[" * 100_000 + b"\n"),
-    _bytes(b'["list", 1, 2]\n' + safetensors.torch.save({})),
-    _bytes(b'["dict", ["run", ["tensor", 7]]]\n' + safetensors.torch.save({"0": torch.zeros(3)})),
-    _bytes(b'["dict", ["run", ["module", "os"]]]\n' + safetensors.torch.save({})),
+    _bytes(b'["list", 1, 2]\n'),
+    _bytes(b'["dict", ["run", ["tensor", 7]]]\n' + to_bytes({"0": torch.zeros(3)}).partition(b"\n")[2]),
+    _bytes(b'["dict", ["run", ["module", "os"]]]\n'),
     _bytes(b'["dict"]\n' + (2**60).to_bytes(8, "little") + b"{}"),
 )
 

@@ -16,7 +16,7 @@ import torch
 
 from fastdqn.errors import UserError
 from fastdqn.runs import checkpoint
-from fastdqn.runs.checkpoint import Checkpoints, newest, read, read_header
+from fastdqn.runs.checkpoint import FORMAT, Checkpoints, newest, read, read_header
 from fastdqn.states import Later, Packed, unpack
 from tests.helpers.checkpoints import ABOUT, put_together, saved, taken_apart
 from tests.helpers.scripts import SHORT, train
@@ -127,8 +127,8 @@ def test_other_files_are_one_sentence(tmp_path: Path, content: bytes) -> None:
 
 def test_a_later_format_is_refused_by_its_number(tmp_path: Path) -> None:
     path = saved(tmp_path, {"values": 1}).path
-    path.write_bytes(path.read_bytes().replace(b'"format": 5', b'"format": 9'))
-    with pytest.raises(UserError, match=r"in format 9; this version, .*, reads format 5"):
+    path.write_bytes(path.read_bytes().replace(b'"format": %d' % FORMAT, b'"format": 9'))
+    with pytest.raises(UserError, match=rf"in format 9; this version, .*, reads format {FORMAT}"):
         newest(tmp_path)
 
 
