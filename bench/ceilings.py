@@ -20,9 +20,9 @@ import torch
 
 from fastdqn.algorithms.form import PLAIN
 from fastdqn.algorithms.ppo import PolicySamples
+from fastdqn.build import build_learner
 from fastdqn.build_actor_critic import build_learner as build_a2c
 from fastdqn.build_actor_critic import build_ppo
-from fastdqn.build_dqn import build_learner
 from fastdqn.build_sac import build_learner as build_sac
 from fastdqn.cli.parser import parsed
 from fastdqn.envs.build import build_env, spaces_of

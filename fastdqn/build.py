@@ -6,27 +6,28 @@ A group that a script does not have is None, and what it would ask for is off.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import nn
 
 from fastdqn import process
+from fastdqn.algorithms.augmentation import Augmentation
 from fastdqn.algorithms.diagnostics import Diagnostics
-from fastdqn.algorithms.exploration import Player, actions_for, epsilon_at
-from fastdqn.algorithms.form import PLAIN
-from fastdqn.build_dqn import (
-    build_device_replay,
-    build_learner,
-    build_list_replay,
-    build_player,
-    build_policy,
-    check_games,
-    schedule_of,
-)
-from fastdqn.envs.build import Wrappers, build_described, build_env, spaces_of
+from fastdqn.algorithms.dqn import DQNLearner, Settings
+from fastdqn.algorithms.exploration import EpsilonGreedy, Player, VectorEpsilonGreedy, actions_for, epsilon_at
+from fastdqn.algorithms.form import PLAIN, Form
+from fastdqn.algorithms.losses import clipped_td_errors, rescaled, squared_td_errors
+from fastdqn.algorithms.objectives import CategoricalObjective, HistogramObjective, Objective, ValueObjective
+from fastdqn.envs.build import PlayEnv, Wrappers, build_described, build_env, spaces_of
 from fastdqn.envs.in_flight import InFlight
 from fastdqn.envs.many import build_games, num_envs_of
+from fastdqn.envs.vector import VectorEnv, check_num_envs
+from fastdqn.errors import UserError
 from fastdqn.execution.devices import describe_device, prepare_device
 from fastdqn.execution.first_calls import first_calls
 from fastdqn.execution.graphs import Graphed
@@ -35,20 +36,30 @@ from fastdqn.execution.player import PlayerPlan, PlayerWeights
 from fastdqn.execution.ranks import ALONE, Ranks
 from fastdqn.execution.wire import window_for
 from fastdqn.forms import fastest_form
-from fastdqn.networks.torso import describe_unread
-from fastdqn.nouns import GamesOnDevice, ManyGames, OneGame, PlayerElsewhere
+from fastdqn.networks.qnetwork import HeadParts, QNetwork
+from fastdqn.networks.torso import SIZES, describe_unread
+from fastdqn.nouns import GamesOnDevice, ManyGames, OneGame, PlayerElsewhere, Schedule
 from fastdqn.options.agents import AGENTS
 from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions, UpdateOptions
 from fastdqn.options.game import GameOptions, PlayerOptions, VectorOptions
 from fastdqn.options.parts import PartOptions, ReturnOptions
 from fastdqn.options.run import RunOptions
 from fastdqn.replay.memory import (
+    check_device_memory,
+    check_memory,
     describe_frame_replay,
     describe_replay,
+    replay_device,
 )
-from fastdqn.replay.prioritized import frames_of
+from fastdqn.replay.nstep import NStep
+from fastdqn.replay.prioritized import DeviceReplay, PrioritizedReplay, frames_of
+from fastdqn.replay.returns import ReturnReplay
+from fastdqn.replay.ring import MOST_ACTIONS, FrameReplay
 from fastdqn.replay.stacks import GameStacks
-from fastdqn.seeds import as_int, seeds_of
+from fastdqn.replay.transitions import TransitionList
+from fastdqn.schedules import geometric, linear
+from fastdqn.seam import Descent
+from fastdqn.seeds import Seeds, as_int, seeds_of, torch_generator
 
 
 def one_game(
@@ -193,6 +204,200 @@ def games_on_device(
     )
 
 
+def build_network(
+    seeds: Seeds,
+    obs_shape: tuple[int, int, int],
+    num_actions: int,
+    update: UpdateOptions | None = None,
+    agent: AgentOptions | None = None,
+    parts: PartOptions | None = None,
+) -> nn.Module:
+    """Return the network on the CPU; the same seed gives the same weights."""
+    entering, parts = update or UpdateOptions(), parts or PartOptions()
+    head = HeadParts(
+        parts.dueling,
+        parts.noise if parts.noisy else None,
+        parts.noisy_sigma,
+        parts.atoms if parts.distributional else None,
+    )
+    agent, generator = agent or AgentOptions(), torch_generator(seeds.network)
+    entered = entering.frame_scale, entering.center_frames
+    size = SIZES[agent.network]
+    return QNetwork(obs_shape, num_actions, generator, *entered, head, size, agent.init)
+
+
+def build_learner(
+    seeds: Seeds,
+    dqn: DQNOptions,
+    obs_shape: tuple[int, int, int],
+    num_actions: int,
+    device: torch.device,
+    form: Form = PLAIN,
+    update: UpdateOptions | None = None,
+    agent: AgentOptions | None = None,
+    parts: PartOptions | None = None,
+    returns: ReturnOptions | None = None,
+    descent: Descent | None = None,
+) -> DQNLearner:
+    """Return the learner, with its networks on `device`; one that learns whole returns needs no target network."""
+    bootstrap = returns is None or returns.trace_decay is None
+    network = partial(build_network, seeds, obs_shape, num_actions, update, agent, parts)
+    agent = agent or AgentOptions()
+    rmsprop = dqn.rmsprop_epsilon if dqn.optimizer == "rmsprop" else None
+    settings = Settings(
+        *(dqn.learning_rate, dqn.adam_epsilon, rmsprop, dqn.double, agent.target_average),
+        *(bootstrap and dqn.target_sync == 1, agent.act_with, dqn.max_norm, dqn.weight_decay, bootstrap),
+    )
+    noise = torch.Generator(device).manual_seed(as_int(seeds.noise))
+    augmentation = None
+    if update is not None and (update.random_shift or update.random_intensity):
+        augmentation = Augmentation(update.random_shift, update.random_intensity)
+    objective = _objective_of(dqn, parts, device, bootstrap)
+    online = network().to(device)
+    return DQNLearner(online, network, settings, form, objective, noise, descent, augmentation)
+
+
+def build_list_replay(seeds: Seeds, dqn: DQNOptions, obs_shape: tuple[int, int, int]) -> TransitionList:
+    """Return the empty replay of observations (C, H, W).
+
+    Raises:
+        UserError: it will not fit into the memory that is available now.
+    """
+    check_memory(dqn.replay_size, frame_bytes=math.prod(obs_shape[1:]))
+    return TransitionList(dqn.replay_size, np.random.default_rng(seeds.replay))
+
+
+def build_device_replay(
+    seeds: Seeds,
+    dqn: DQNOptions,
+    envs: VectorEnv,
+    device: torch.device,
+    parts: PartOptions | None = None,
+    returns: ReturnOptions | None = None,
+    channels_last: bool = False,
+    replays: int = 1,
+) -> DeviceReplay:
+    """Return the empty replay of frames on `device`, drawn from uniformly or by priority, with or without returns; one
+    of so many `replays` in the same memory.
+
+    Raises:
+        UserError: it will not fit, is too small for so many games, or cannot hold so many actions.
+    """
+    if envs.num_actions > MOST_ACTIONS:
+        raise UserError(
+            f"The game has {envs.num_actions} actions, and a replay on the device that trains holds at most "
+            f"{MOST_ACTIONS}; the scripts without one take more."
+        )
+    check_device_memory(dqn.replay_size, replay_device(device), math.prod(envs.obs_shape[1:]), replays=replays)
+    size = (dqn.replay_size, envs.num_envs, envs.obs_shape[1:], envs.obs_shape[0])
+    rest = (dqn.gamma, device, as_int(seeds.replay), channels_last, lambda: envs.newest)
+    if returns is not None and returns.trace_decay is not None:
+        many = (returns.trace_decay, returns.block_steps, returns.refresh_env_steps)
+        limits = (-math.inf, math.inf)
+        if parts is not None and parts.distributional:
+            limits = (parts.value_min, parts.value_max)
+        when = (limits, returns.refresh_turns, returns.delay)
+        frames = ReturnReplay(*many, *size, *rest, *when)
+    else:
+        frames = FrameReplay(*size, dqn.n_step, *rest)
+    if parts is None or not parts.prioritized:
+        return frames
+    return PrioritizedReplay(frames, parts.priority_exponent, parts.priority_floor)
+
+
+def build_player(env: PlayEnv, seed: int, dqn: DQNOptions, network: nn.Module, env_steps: int = 0) -> Player:
+    """Return the epsilon-greedy player of `env`.
+
+    A player that takes over after `env_steps` of another has other random numbers.
+    """
+    seeds = seeds_of(seed, env_steps)
+    device = next(network.parameters()).device
+    policy = EpsilonGreedy(network, spaces_of(env)[1], device, np.random.default_rng(seeds.policy))
+    return Player(env, policy, NStep(dqn.n_step, dqn.gamma), as_int(seeds.env))
+
+
+def build_policy(greedy: Callable[[], NDArray[np.int64]], envs: VectorEnv, seeds: Seeds) -> VectorEpsilonGreedy:
+    """Return the epsilon-greedy policy for all games; `greedy` yields the actions (N,) of largest value."""
+    return VectorEpsilonGreedy(greedy, envs.num_actions, np.random.default_rng(seeds.policy))
+
+
+def check_games(
+    count: int,
+    run: RunOptions,
+    dqn: DQNOptions,
+    pace: PaceOptions,
+    returns: ReturnOptions | None = None,
+    frame_stack: int = 4,
+    world: int = 1,
+) -> None:
+    """Refuse more games at once than the memory holds, and a run or a replay that is too short for so many.
+
+    Raises:
+        UserError: with what to change.
+    """
+    check_num_envs(count)
+    most = run.max_env_steps
+    if dqn.replay_initial < dqn.n_step * count:
+        raise UserError(
+            f"--replay-initial {dqn.replay_initial} is too little for {count} games at once, whose windows of "
+            f"{dqn.n_step} env steps must be complete before the first update; it must be at least "
+            f"{dqn.n_step * count}."
+        )
+    if returns is not None:
+        block = returns.block_steps
+        # With whole stacks and returns that are known two of each game are left, one of which is of no reset.
+        least_rows = max(3 * block, block + frame_stack + 3)
+        for name, size, rows in (("initial", dqn.replay_initial, block + 1), ("size", dqn.replay_size, least_rows)):
+            least = rows * count
+            if size < least:
+                raise UserError(
+                    f"--replay-{name} {size} is too small for blocks of {returns.block_steps} env steps of {count} "
+                    f"games; it must be at least {least}."
+                )
+    first = -(-dqn.replay_initial // pace.steps) * pace.steps  # made once the games' step in which it falls is over
+    if most is not None and most < world * (first + count):  # env steps are those of all ranks
+        raise UserError(
+            f"--max-env-steps {most} ends the run of {world * count} games by its first update, which waits for "
+            f"--replay-initial {dqn.replay_initial} transitions; raise the first or lower the second."
+        )
+
+
+def schedule_of(
+    dqn: DQNOptions,
+    update: UpdateOptions | None,
+    parts: PartOptions | None,
+    learner: DQNLearner,
+    replay: DeviceReplay,
+    returns: ReturnOptions | None = None,
+) -> Schedule:
+    """Return what sets, at an env step, all that changes with env steps: the learning rate, gamma, and priorities'
+    beta.
+    """
+    final = None if update is None else update.final_learning_rate
+    last_gamma = None if returns is None else returns.final_gamma
+    frames = frames_of(replay)
+    over = 1 if update is None else update.learning_rate_decay
+    written: dict[str, float] = {}  # writing to a device costs a part of a step, even what is there already
+
+    def write(name: str, value: float, to: Callable[[float], None]) -> None:
+        if written.get(name) != value:
+            to(value)
+            written[name] = value
+
+    def schedule(env_steps: int, decaying: int | None = None) -> None:
+        since = env_steps if decaying is None else decaying
+        if final is not None:
+            write("learning rate", linear(since, dqn.learning_rate, final, over), learner.set_learning_rate)
+        if last_gamma is not None and isinstance(frames, ReturnReplay):
+            write("gamma", 1.0 - geometric(since, 1.0 - dqn.gamma, 1.0 - last_gamma, over), frames.set_gamma)
+        if parts is not None and isinstance(replay, PrioritizedReplay):
+            first, last, rising = parts.importance_exponent, parts.importance_final, parts.importance_decay
+            beta = first if rising is None else linear(env_steps, first, last, rising)
+            write("beta", beta, replay.set_beta)
+
+    return schedule
+
+
 def _describe_list(dqn: DQNOptions, obs_shape: tuple[int, int, int]) -> str:
     """Return one line about the list replay of observations (C, H, W)."""
     return describe_replay(dqn.replay_size, math.prod(obs_shape[1:]))
@@ -219,3 +424,13 @@ def _player_of(
 ) -> Player:
     """Return the player in a process of its own, which builds its own environment."""
     return build_player(build_env(game, wrappers), seed, dqn, network, env_steps)
+
+
+def _objective_of(dqn: DQNOptions, parts: PartOptions | None, device: torch.device, bootstrap: bool) -> Objective:
+    if parts is None or not parts.distributional:
+        return ValueObjective(clipped_td_errors if dqn.loss == "clipped" else squared_td_errors)
+    if bootstrap:
+        atoms = torch.linspace(parts.value_min, parts.value_max, parts.atoms, device=device)
+        return CategoricalObjective(atoms, parts.priority_measure == "cross-entropy")
+    ends = rescaled(torch.tensor([parts.value_min, parts.value_max]))
+    return HistogramObjective(torch.linspace(float(ends[0]), float(ends[1]), parts.atoms, device=device))

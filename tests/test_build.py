@@ -13,9 +13,8 @@ import torch
 
 from fastdqn.algorithms.a2c import Settings
 from fastdqn.algorithms.objectives import HistogramObjective
-from fastdqn.build import _learning, games_on_device, one_game
+from fastdqn.build import _learning, build_device_replay, check_games, games_on_device, one_game, schedule_of
 from fastdqn.build_actor_critic import gradients_elsewhere, played_here, rollouts_here
-from fastdqn.build_dqn import build_device_replay, check_games, schedule_of
 from fastdqn.build_sac import control_here
 from fastdqn.errors import UserError
 from fastdqn.execution.devices import has_bf16

@@ -23,7 +23,7 @@ from fastdqn.algorithms.a2c import A2CLearner
 from fastdqn.algorithms.dqn import DQNLearner
 from fastdqn.algorithms.form import PLAIN
 from fastdqn.algorithms.sac import SACLearner
-from fastdqn.build_dqn import build_learner
+from fastdqn.build import build_learner
 from fastdqn.envs import games
 from fastdqn.envs.build import Wrappers, build_env, is_numbered, spaces_of
 from fastdqn.envs.scores import human_normalised

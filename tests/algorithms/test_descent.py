@@ -133,7 +133,7 @@ def test_building_a_learner_and_updating_do_not_import_the_compiler() -> None:
     """It would take 1.5 s of every start."""
     code = """
 import sys, torch
-from fastdqn.build_dqn import build_learner
+from fastdqn.build import build_learner
 from fastdqn.options.dqn import DQNOptions
 from fastdqn.seeds import seeds_of
 from fastdqn.types import Batch

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from fastdqn.algorithms.form import PLAIN, Form
-from fastdqn.build_dqn import build_network
+from fastdqn.build import build_network
 from fastdqn.networks.noisy import FactorisedNoisyLinear, draw_noise, noisy_layers
 from fastdqn.options.dqn import AgentOptions, UpdateOptions
 from fastdqn.options.groups import Groups

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from fastdqn.algorithms.exploration import epsilon_at
-from fastdqn.build_dqn import build_player
+from fastdqn.build import build_player
 from fastdqn.envs.build import build_env
 from fastdqn.errors import RunError
 from fastdqn.execution import player as execution_player

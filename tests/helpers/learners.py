@@ -11,7 +11,7 @@ import torch
 from fastdqn.algorithms.descent import Local
 from fastdqn.algorithms.dqn import DQNLearner
 from fastdqn.algorithms.form import PLAIN, Form
-from fastdqn.build_dqn import build_learner
+from fastdqn.build import build_learner
 from fastdqn.networks.qnetwork import QNetwork
 from fastdqn.options.agents import AGENTS
 from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions, UpdateOptions

@@ -6,11 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from fastdqn.build import player_elsewhere
-from fastdqn.build_dqn import build_network, build_player
+from fastdqn.build import PlayerElsewhere, build_network, build_player, player_elsewhere
 from fastdqn.envs.build import build_env, spaces_of
 from fastdqn.execution.player import PlayerProcess
-from fastdqn.nouns import PlayerElsewhere
 from fastdqn.options.dqn import DQNOptions, PaceOptions
 from fastdqn.options.game import GameOptions, PlayerOptions
 from fastdqn.options.groups import Groups

@@ -15,7 +15,7 @@ from fastdqn.algorithms.form import PLAIN
 from fastdqn.algorithms.ppo import PolicySamples, PPOLearner
 from fastdqn.algorithms.sac import SACLearner, Settings
 from fastdqn.algorithms.sessions import ControlSession
-from fastdqn.build_dqn import build_learner
+from fastdqn.build import build_learner
 from fastdqn.build_sac import _session_of
 from fastdqn.execution.hogwild import Shared, Synced
 from fastdqn.execution.processes import Outbox

@@ -6,7 +6,7 @@ import psutil
 import pytest
 import torch
 
-from fastdqn.build_dqn import build_list_replay
+from fastdqn.build import build_list_replay
 from fastdqn.errors import UserError
 from fastdqn.options.dqn import DQNOptions
 from fastdqn.replay.memory import (

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from fastdqn.build_dqn import check_games
+from fastdqn.build import check_games
 from fastdqn.errors import UserError
 from fastdqn.execution.background import Background
 from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions
