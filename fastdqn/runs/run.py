@@ -17,16 +17,28 @@ from fastdqn import process
 from fastdqn.errors import RunError, UserError
 from fastdqn.options.fields import plain
 from fastdqn.options.run import RunSettings
+from fastdqn.runs import checkpoint
 from fastdqn.runs.checkpoint import understood
 from fastdqn.runs.checkpointing import Checkpointing
 from fastdqn.runs.counters import Counters
-from fastdqn.runs.folder import FORMAT, saving, version, write_json
+from fastdqn.runs.folder import (
+    FORMAT,
+    OF_THE_END,
+    found_after,
+    hold,
+    let_go,
+    new_folder,
+    reason_of,
+    remove_unfinished,
+    saving,
+    version,
+    write_json,
+)
 from fastdqn.runs.limits import Limits, StopTest
-from fastdqn.runs.machine import ResidentMemory, peak_device_bytes
+from fastdqn.runs.machine import ResidentMemory, environment_of, peak_device_bytes
 from fastdqn.runs.neighbours import Neighbours
 from fastdqn.runs.progress import Progress, clock, ending
 from fastdqn.runs.records import Records
-from fastdqn.runs.run_folder import RunFolder
 from fastdqn.runs.stopwatch import Stopwatch
 from fastdqn.runs.trackers import build_trackers, check_trackers
 from fastdqn.runs.weights import Weights
@@ -87,19 +99,31 @@ class Run:
         self._notes = notes
         trackers = [name for name, on in (("wandb", options.run.wandb), ("trackio", options.run.trackio)) if on]
         check_trackers(trackers)
+        self.folder = options.run.runs_dir
+        self._resumed: dict[str, Any] | None = None
+        self._settled = options.run.resume is None  # whether the folder is that of this run, and not as it was before
+        self._lines: dict[str, int] = {}  # how long the logs were at the checkpoint
         self._changed = True  # since the newest checkpoint
-        self._own = RunFolder(options.run, self.game, self.script)
-        self.folder = self._own.path
-        if self._own.resumed is not None:
-            try:
-                self._load(self._own.resumed)
+        if options.run.resume is not None:
+            self.folder = Path(options.run.resume)
+            with saving(self.folder):
+                self._lock = hold(self.folder)
+            try:  # only now: until then another process may have written a newer one
+                self._resumed = checkpoint.read(checkpoint.newest(self.folder, options.run.resume_previous))
+                self._load(self._resumed)
             except UserError:
-                self._own.close()
+                let_go(self.folder, self._lock)
                 raise
         config = {"format": FORMAT, "version": version(), "script": self.script, "wrappers": wrappers}
         config |= plain(options)
         with saving(self.folder):
-            self._own.describe(config, device)
+            if self._resumed is None:
+                self.folder = new_folder(options.run.runs_dir, self.game, self.script)
+                self._lock = hold(self.folder)
+            remove_unfinished(self.folder)
+            self._config = config
+            if self._settled:
+                self._describe()
             built = build_trackers(trackers, options.run.project, self.folder, config)
             self._logs = Records(self.folder, built, self._progress.say)
         self.weights = Weights(self.folder)
@@ -135,7 +159,7 @@ class Run:
         finally:
             self._checkpointing.parts = {}  # its games end, before others are played with what it learnt
             self._logs.close(self.summary())
-            self._own.close()
+            let_go(self.folder, self._lock)
             self._running.__exit__(kind, error, trace)
         if unfit is not None and isinstance(error, Exception):
             raise unfit from error
@@ -158,19 +182,18 @@ class Run:
         Its files stay as they are until it goes on.
         """
         self._checkpointing.parts = parts
-        resumed = self._own.resumed
-        if resumed is None:
+        if self._resumed is None:
             return
         with understood(self.folder):
-            states: dict[str, Any] = resumed["parts"]
+            states: dict[str, Any] = self._resumed["parts"]
             stop = {"stop": self.stop}
-            lost = resume_parts({**parts, **stop}, {**states, "stop": resumed["run"]["stop"]})
-            self._own.lines = {name: int(size) for name, size in resumed["run"]["lines"].items()}
+            lost = resume_parts({**parts, **stop}, {**states, "stop": self._resumed["run"]["stop"]})
+            self._lines = {name: int(size) for name, size in self._resumed["run"]["lines"].items()}
         if parts.keys() - states.keys():
             self.counters.discarded_at = self.env_steps
         with saving(self.folder):
-            self._logs.check(self._own.lines)
-        self._own.resumed = None
+            self._logs.check(self._lines)
+        self._resumed = None
         said = "the games begin anew" if lost is None else "the games continue where they were"
         said = f"{int(lost.sum())} games begin anew" if lost is not None and lost.any() else said
         self._progress.say(
@@ -200,7 +223,7 @@ class Run:
 
     def played_many(self, env_steps: int, episodes: tuple[EpisodeEnd, ...], at_once: int, **values: float) -> None:
         """Count env steps of `at_once` games, and log those that finished in them."""
-        if not self._own.settled:
+        if not self._settled:
             with saving(self.folder):
                 self._settle()
         self._changed = True
@@ -309,16 +332,32 @@ class Run:
         run = self.options
         return Limits.of(run.stop_score, run.max_env_steps, run.max_minutes, time.monotonic() - process.elapsed())
 
+    def _describe(self) -> None:
+        """Write what the run is, and where it goes on."""
+        write_json(self.folder / "config.json", self._config)
+        resumed_at = self.begun if self.options.resume else None
+        write_json(self.folder / "environment.json", environment_of(self.folder, self.device, resumed_at))
+
     def _settle(self) -> bool:
-        """Let the folder be that of this run; return whether what is given up by that had come after the checkpoint."""
-        given_up = self._own.settle(self._logs)
+        """Let the files of a run that goes on be those of its checkpoint, and say what it is now; return whether what
+        is given up by that had come after the checkpoint.
+        """
+        if self._settled:
+            return False
+        given_up = self._logs.longer(self._lines)
+        for name in OF_THE_END:  # what it says is no longer so
+            (self.folder / name).unlink(missing_ok=True)
+        checkpoint.give_up(self.folder, self.begun)
+        self._logs.cut(self._lines)
+        self._describe()
         if given_up:
             self.weights.save()
+        self._settled = True
         return given_up
 
     def _finish(self) -> None:
-        before = self._own.reason_before()
-        if not self._own.settled and self.reason == "interrupted":
+        before = None if self._settled else reason_of(self.folder)
+        if not self._settled and self.reason == "interrupted":
             self._progress.say(f"stopped at env step {self.env_steps:,}, where it was resumed: nothing was played")
             return
         solved_now = self.reason == "solved" != before  # by another stop score
@@ -327,7 +366,7 @@ class Run:
             self._progress.say(f"{said}; raise its limits to continue")
             return
         with saving(self.folder):
-            examined = self._own.found_before()
+            examined = {} if self._settled else found_after(self.folder)
             if self._settle():
                 examined = {}  # of other weights
         summary = self._save(examined)
@@ -339,7 +378,7 @@ class Run:
     def _save(self, examined: Mapping[str, Any] = {}) -> dict[str, Any]:
         """Write the weights and the summary, with what is known of games after it; return the summary."""
         summary = {**self.summary(), **examined}
-        if not self._own.settled:  # it failed before it went on: what is there is better
+        if not self._settled:  # it failed before it went on: what is there is better
             return summary
         with saving(self.folder):
             write_json(self.folder / "summary.json", summary)
