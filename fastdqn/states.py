@@ -75,6 +75,18 @@ def resume_parts(parts: Mapping[str, Part], states: Mapping[str, Mapping[str, An
     return np.concatenate(anew) if anew else None
 
 
+def states_of(parts: Mapping[str, Part]) -> dict[str, Any]:
+    """Return the states of parts; if one cannot be had, nobody fetches what the others have put off."""
+    states: dict[str, Any] = {}
+    try:
+        for name, part in parts.items():
+            states[name] = part.state()
+    except BaseException:
+        abandon(states)
+        raise
+    return states
+
+
 def pack(array: NDArray[np.uint8]) -> dict[str, Any]:
     """Return `array` compressed, to be stored; consecutive frames differ little."""
     array = np.ascontiguousarray(array)

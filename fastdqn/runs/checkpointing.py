@@ -11,7 +11,7 @@ from fastdqn import process
 from fastdqn.errors import RunError
 from fastdqn.options.run import RunOptions
 from fastdqn.runs.checkpoint import Checkpoints, Saved
-from fastdqn.states import Part, abandon
+from fastdqn.states import Part, states_of
 
 REPLAY = "replay"
 """The part that checkpoints may leave out."""
@@ -116,15 +116,8 @@ class Checkpointing:
         return self._run.checkpoints and bool(self.parts)
 
     def _states(self, state: dict[str, Any]) -> dict[str, Any]:
-        parts: dict[str, Any] = {}
-        try:
-            for name, part in self.parts.items():
-                if self.keeps_replay or name != REPLAY:
-                    parts[name] = part.state()
-        except BaseException:
-            abandon(parts)  # nobody fetches what the others have put off
-            raise
-        return {"run": state, "parts": parts}
+        kept = {name: part for name, part in self.parts.items() if self.keeps_replay or name != REPLAY}
+        return {"run": state, "parts": states_of(kept)}
 
     def _can_leave_out(self) -> bool:
         return self.keeps_replay and REPLAY in self.parts

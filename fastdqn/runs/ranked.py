@@ -24,7 +24,7 @@ from fastdqn.runs.run import Run
 from fastdqn.runs.stopwatch import Stopwatch
 from fastdqn.runs.weights import UNFIT, are_finite
 from fastdqn.schedules import updates_due
-from fastdqn.states import NothingUnfinished, Part, abandon, fetched, resume_parts
+from fastdqn.states import NothingUnfinished, Part, abandon, fetched, resume_parts, states_of
 from fastdqn.types import EpisodeEnd, VectorStep
 
 GO_ON, OVER, CHECK, STATES, STATES_WITHOUT_REPLAY, LEAVE = range(6)
@@ -313,8 +313,7 @@ class FollowingRun:
         kept = {name: part for name, part in self._parts.items() if order == STATES or name != REPLAY}
         states: dict[str, Any] = {}
         try:
-            for name, part in kept.items():
-                states[name] = part.state()
+            states = states_of(kept)
             data = to_bytes(fetched(states))
         except (MemoryError, RuntimeError) as error:
             abandon(states)
