@@ -93,10 +93,10 @@ class PPOOptions(FrameOptions):
     batch_size: int = 256
     """Samples of an update."""
     clip: float = 0.1
-    """How far the probability of an action may move, as a share, before nothing more is gained by it."""
+    """PPO's clip range: the ratio of probabilities is clipped to 1 plus or minus this."""
     target_kl: float | None = None
-    """Once the policy has moved by more than 1.5 times this divergence, in nats, from the one that played, the next
-    rollout is begun (Stable-Baselines3); by default never."""
+    """End the epochs of a rollout once the KL divergence from the policy that played it is above 1.5 times this, in
+    nats (Stable-Baselines3); by default never."""
     entropy_weight: float = 0.01
     """Weight of the entropy of the policy in the loss."""
     value_weight: float = 0.5
@@ -146,7 +146,7 @@ class PieceOptions:
     """The samples of an update."""
 
     batch_size: int = 32
-    """Samples of a piece, which have their returns from the values of one moment."""
+    """Samples of a piece, a part of an update's batch whose returns come from the same weights."""
     pieces: int = 4
     """Pieces of an update."""
 

@@ -63,7 +63,7 @@ class DQNOptions:
     adam_epsilon: float = 1e-8
     """Adam's epsilon, added to the root of its second moment (Kingma & Ba 2015; Rainbow uses 1.5e-4)."""
     rmsprop_epsilon: float = 0.01 / 32**2
-    """RMSProp's, added to the variance of the gradient under its root (Mnih et al. 2015: 0.01, for the sum of the
+    """RMSProp's epsilon, added to the variance of the gradient under its root (Mnih et al. 2015: 0.01, for the sum of the
     gradients of 32 transitions; here they are averaged)."""
     weight_decay: float = 0.0
     """Share of every weight but biases that a step takes off, times the learning rate (AdamW, Loshchilov & Hutter 2019;
@@ -194,7 +194,7 @@ class AgentOptions:
     dueling streams share their hidden layer (Agarwal et al. 2021); or tiles, two convolutions that read every pixel
     once."""
     init: Literal["pytorch", "xavier", "dopamine"] = "pytorch"
-    """What weights begin with, but for noisy layers: PyTorch's uniform numbers; those of Xavier, larger where a layer
+    """Initial weights, except of noisy layers: PyTorch's uniform numbers; those of Xavier, larger where a layer
     has few outputs, and biases of 0 (Glorot & Bengio 2010); or those of Dopamine's Rainbow, a third larger than
     PyTorch's, and biases of 0."""
     target_average: float | None = None

@@ -14,11 +14,12 @@ class EvaluationOptions:
     evaluation_games: int = beside(100)
     """Whole games that the final weights play, by the protocol atari-100k (docs/protocols.md); 0 for none."""
     evaluation_envs: int = beside(25)
-    """Of these, games played at once."""
+    """Of the --evaluation-games, those that are played at once."""
 
     final_average: float | None = None
-    """Share of the weights of now in an average of them, taken at each tenth update, that plays these games, and that
-    the run leaves as its weights (Polyak & Juditsky 1992). By default the newest weights play."""
+    """An average of the weights plays the --evaluation-games, and is what the run saves as its weights: at every tenth
+    update it moves by this share towards the weights of then (Polyak & Juditsky 1992). By default the newest
+    weights play."""
 
     def describe(self) -> str:
         """Return one line about what the end of a run plays."""

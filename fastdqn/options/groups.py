@@ -32,7 +32,7 @@ GONE: Mapping[str, Mapping[str, Any]] = {
     "turns": {"game_groups": 1},
     "variant": {"seeds": 1},
 }
-"""By group, options that there are no more, and what they were where they were off: runs that say so are read."""
+"""By group, removed options and their values when off: runs with these values are still read."""
 RENAMED = {"series": "variant"}
 """Groups that had other names."""
 

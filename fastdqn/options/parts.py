@@ -147,14 +147,14 @@ class ReturnOptions:
 
 @dataclass(frozen=True)
 class FreezeOptions:
-    """An agent that wins learns in smaller steps, and none for as long as it wins nearly always."""
+    """What changes once the agent wins: its learning rate falls, and while it wins nearly always it does not learn."""
 
     freeze_share: float | None = None
     """An agent that has won nearly this share (--freeze-slack less) of its last points, rewards above 0 against those
     below, is frozen: it learns nothing, and its games are over sooner, until a sequential test says that it wins less
     than about this share. By default none is frozen."""
     freeze_slack: float = 0.15
-    """A trial begins once the agent has won --freeze-share less this of its last points; one that fails costs
+    """A freeze trial begins once the agent has won --freeze-share less this of its last points; a failed one costs
     little."""
     decay_share: float | None = None
     """The learning rate, and gamma, stay until the agent has won this share of its last 100 points; then

@@ -88,8 +88,8 @@ _PLAYING_AREA: Changes = {"game": {"crop": True}, "vector": {"frame_size": 60}}
 side of 60, 68, 76 or 84; of one of 64 they leave out the last four pixels, and with them the paddle where it is low."""
 
 _TWO_CORES: Changes = {"run": {"threads": 1}, "returns": {"refresh_delay": 0.5}}
-"""On two cores the emulators have the other one, with time left for the values of a refresh. With frames as small two
-threads are no sooner done, and wait for each other as soon as somebody else wants a core."""
+"""On two cores the emulators have the other one, with time left for the values of a refresh. With frames this small two
+threads are no faster than one, and wait for each other as soon as somebody else wants a core."""
 
 _CPU: Changes = {
     "agent": {"init": "xavier"},
@@ -97,9 +97,9 @@ _CPU: Changes = {
     "returns": {"final_gamma": 0.99},
     "update": {"learning_rate_decay": 40_000},
 }
-"""With Xavier's initial weights an agent begins to win sooner. A learning rate that falls before a slow run wins makes
-it slower still. Once it wins, it loses points by haste, as one that is won later counts for little: so gamma rises. On
-a GPU none of it has been tried."""
+"""With Xavier's initial weights an agent begins to win sooner (by the clock nothing of it was left). A learning rate that
+falls before a slow run wins makes it slower still. Once the agent wins, a low gamma makes it hasty, as a point that is
+won later counts for little: so gamma rises. On a GPU none of it has been tried."""
 
 _GPU: Changes = {
     "dqn": {"batch_size": 8},

@@ -26,7 +26,7 @@ class RanksOptions:
     """Who starts the processes: Ray, Spark on its cluster, or Spark on this machine; by default this process does, on
     this machine, unless torchrun has."""
     engine_address: str | None = beside(None)
-    """Of Ray's cluster (head:6379, or auto on one of its machines) or of Spark's master (spark://head:7077, yarn); by
+    """Address of Ray's cluster (head:6379, or auto on one of its machines) or of Spark's master (spark://head:7077, yarn); by
     default what RAY_ADDRESS or SPARK_MASTER says, or else this machine."""
     published: bool = False
     """Take the settings of the published runs over ranks, which scale with --processes W. PPO on CartPole-v1: a

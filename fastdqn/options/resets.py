@@ -27,7 +27,8 @@ class ResetOptions:
     """Discount at the start and after each reset, from where it moves to --gamma (Schwarzer et al. 2023: 0.97, to
     0.997). By default always --gamma."""
     horizon_updates: int = 10_000
-    """Updates in which both move, each by the same factor in every update."""
+    """Updates in which n-step and gamma move from --first-n-step and --first-gamma, each by the same factor in every
+    update."""
 
     def describe(self, n_step: int, gamma: float) -> tuple[str, ...]:
         """Return what is said of resets and of a horizon that moves to `n_step` and `gamma`; nothing of what is off."""

@@ -28,7 +28,7 @@ class RunOptions:
     max_env_steps: int | None = beside(3_000_000)
     """Stop after this many env steps (in Atari's games 4 frames each)."""
     max_minutes: float | None = beside(None)
-    """Stop after this many minutes since the process began, those before a --resume among them."""
+    """Stop this many minutes after the start of the process; those before a --resume count, too."""
     train_seconds: float | None = beside(None)
     """Stop this many seconds after the first update (what bench/fps.py uses)."""
     stop_score: float | None = beside(18.0)
@@ -36,7 +36,7 @@ class RunOptions:
     this."""
     fresh_games: int = beside(100)
     """Games that the final weights play once the run is solved, off the clock: at epsilon 0.02, or as noisy layers
-    or an actor-critic play; of Atari's games then 30 by Nature's protocol. 0 for none of both."""
+    or an actor-critic play; of Atari's games then 30 by Nature's protocol. 0 for neither."""
     threads: int | None = beside(None)
     """CPU threads that PyTorch trains with; None: one for each core. Players of 21 and 22 have one each."""
     runs_dir: Path = beside(Path("runs"))  # noqa: RUF009 - a path does not change
@@ -47,7 +47,8 @@ class RunOptions:
     resume_previous: bool = beside(False)
     """Resume from the checkpoint before the newest."""
     checkpoints: bool = beside(True)
-    """Write checkpoints: at the end, on Ctrl-C, and as often as the next two options say."""
+    """Write checkpoints: at the end, on Ctrl-C, and as often as --checkpoint-minutes and
+    --checkpoint-env-steps say."""
     checkpoint_minutes: float | None = beside(10.0)
     """Minutes between two checkpoints; None for none by the clock."""
     checkpoint_env_steps: int | None = beside(None)
@@ -60,7 +61,7 @@ class RunOptions:
     trackio: bool = beside(False)
     """Log to Trackio, too; on this machine unless TRACKIO_SPACE_ID says otherwise."""
     project: str = beside("fastdqn")
-    """What these two call the project."""
+    """Name of the project for --wandb and --trackio."""
     log_seconds: float | None = beside(None)
     """Seconds between progress reports; by default 1 on a terminal and 10 elsewhere."""
 
