@@ -45,7 +45,7 @@ CLOSE_SECONDS = 4.0
 """For what is closed at the end of a process that does not wait for its threads."""
 
 
-_running = False
+_running = _ran = False
 _received = 0
 _first = 0
 _failed = _abandoned = _first_only = False
@@ -62,6 +62,13 @@ def add_elapsed(seconds: float) -> None:
     """Let `elapsed` count `seconds` more: those of the processes whose run this one resumes."""
     global _began
     _began -= seconds
+
+
+def begin_run() -> None:
+    """Let `elapsed` begin anew where a run of this process is over already: the first one counts from its beginning."""
+    global _began, _ran
+    if _ran:
+        _began, _ran = time.monotonic(), False
 
 
 def cores() -> int:
@@ -128,12 +135,12 @@ def leave(code: int) -> NoReturn:
 @contextlib.contextmanager
 def running() -> Generator[None]:
     """Mark the time in which the first signal asks for a clean stop instead of ending the process."""
-    global _running
+    global _running, _ran
     _running = True
     try:
         yield
     finally:
-        _running = False
+        _running, _ran = False, True
 
 
 @contextlib.contextmanager

@@ -15,16 +15,18 @@ def linear_epsilon(env_step: int, start: float, final: float, decay_env_steps: i
 
 
 def linear(env_step: int, start: float, final: float, over_env_steps: int) -> float:
-    """Return the value at `env_step` of a straight line from `start` to `final`, met at `over_env_steps` and kept."""
-    share = min(1.0, env_step / over_env_steps)
+    """Return the value at `env_step` of a straight line from `start` to `final`, met at `over_env_steps` and kept; over
+    0 env steps it is `final` at once.
+    """
+    share = min(1.0, env_step / over_env_steps) if over_env_steps > 0 else 1.0
     return start + share * (final - start)
 
 
 def geometric(step: int, start: float, final: float, over: int) -> float:
     """Return the value at `step` of one that each step multiplies by the same factor from `start` to `final`,
-    which is met at `over` and kept. Where one of the two is 0 it is `final` at once.
+    which is met at `over` and kept. Where one of the two, or `over`, is 0 it is `final` at once.
     """
-    if start == final or min(start, final) <= 0.0:
+    if start == final or min(start, final) <= 0.0 or over <= 0:
         return final
     return start * (final / start) ** min(1.0, step / over)
 

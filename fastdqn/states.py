@@ -114,6 +114,8 @@ def on_cpu(value: Any) -> Any:
         return {key: on_cpu(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
     if isinstance(value, list):
         return [on_cpu(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(value, tuple):
+        return tuple(on_cpu(item) for item in value)  # pyright: ignore[reportUnknownVariableType]
     return value
 
 
@@ -143,6 +145,8 @@ def fetched(value: Any) -> Any:
         return value.item()  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     if isinstance(value, list):
         return [fetched(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(value, tuple):
+        return tuple(fetched(item) for item in value)  # pyright: ignore[reportUnknownVariableType]
     return value
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fastdqn.schedules import linear, linear_epsilon, target_sync_due, updates_due
+from fastdqn.schedules import geometric, linear, linear_epsilon, target_sync_due, updates_due
 
 
 def test_epsilon_by_hand() -> None:
@@ -45,3 +45,9 @@ def test_updates_fall_due_where_one_env_step_at_a_time_has_them(num_envs: int, s
     assert ours == plain
     syncs = [step for step in ours if target_sync_due(step, 100, steps)]
     assert len(syncs) == (10 if steps < 32 else 9)  # the first update of 32 comes at env step 96, just before 100
+
+
+def test_over_no_step_at_all_it_is_final_at_once() -> None:
+    """As in a run that is shorter than a schedule's unit."""
+    assert linear(0, 0.4, 1.0, 0) == linear(5, 0.4, 1.0, 0) == 1.0
+    assert geometric(0, 10.0, 3.0, 0) == geometric(5, 10.0, 3.0, 0) == 3.0

@@ -39,6 +39,10 @@ def test_nothing_asks_which_kind_of_options_it_has(path: Path) -> None:
 
 @pytest.mark.parametrize("path", LIBRARY, ids=str)
 def test_no_library_file_knows_a_script_by_its_number_or_name(path: Path) -> None:
+    """But for what people are told of options: their help (docstrings), and which script has them (cli/synonyms.py)."""
     text = path.read_text(encoding="utf-8")
+    if path.parent.name != "options" and path.name != "synonyms.py":
+        numbers = "|".join(script.name[:2] for script in (ROOT / "experiments").glob("[0-9]*.py"))
+        assert not re.findall(rf"\b(?:{numbers}) to (?:{numbers})\b|\b(?:scripts?|runs of) (?:{numbers})\b", text)
     assert not [script for script in SCRIPTS if script in text]
     assert not re.findall(r"(?<![\w.,:-])0[1-9](?![\w.,:%-])", text)

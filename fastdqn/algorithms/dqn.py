@@ -21,7 +21,7 @@ from fastdqn.networks.arithmetic import in_bf16
 from fastdqn.networks.aside import weights_aside
 from fastdqn.networks.lowered import Lowered, backward
 from fastdqn.networks.noisy import clear_noise, draw_noise, noisy_layers
-from fastdqn.networks.qnetwork import draw_first_weights, lay_out_by_input
+from fastdqn.networks.qnetwork import QNetwork, draw_first_weights, lay_out_by_input
 from fastdqn.networks.torso import share_weights, torsos, use_channels_last
 from fastdqn.seam import Descent, Group
 from fastdqn.states import NothingUnfinished, on_cpu, set_generator
@@ -78,7 +78,10 @@ class DQNLearner(NothingUnfinished):
             the 2017 post.
         noise: random numbers of noisy layers, on the network's device.
         descent: what becomes of gradients; by default they are stepped here.
-        augmentation: of the observations of an update, drawn with `noise`; by default none.
+        augmentation: of the observations of an update, drawn with `noise`; by default none. For a QNetwork alone.
+
+    Raises:
+        ValueError: a network of another kind was to learn from augmented observations.
     """
 
     def __init__(
@@ -102,6 +105,8 @@ class DQNLearner(NothingUnfinished):
             for one in (self.network, self.target):
                 use_channels_last(one)
                 lay_out_by_input(one)
+        if augmentation is not None and not isinstance(network, QNetwork):
+            raise ValueError("only a QNetwork learns from augmented observations")
         self.aside: Start | None = None
         """Where gradients of weights are found while those of inputs go on; None for one after the other."""
         self._augmentation = augmentation
@@ -127,7 +132,8 @@ class DQNLearner(NothingUnfinished):
         self._noisy_actor = tuple(noisy_layers(self._actor).values())
         same = settings.target_each and settings.target_average is None and not self._noisy
         self._selector = online if settings.double and not same else None
-        self._shared = next(iter(torsos(online)), None) if self._selector else None  # target and selector get the same
+        known = self._selector is not None and isinstance(online, QNetwork)  # another one may do more with frames
+        self._shared = next(iter(torsos(online)), None) if known else None  # target and selector get the same
         parameters = list(network.parameters())
         self.group = Group("q", parameters, self._optimizer_of(parameters), settings.max_norm)
 
@@ -215,8 +221,8 @@ class DQNLearner(NothingUnfinished):
         return metrics
 
     def sync_target(self) -> None:
-        """Copy the online network into the target network (Mnih et al. 2015); nothing to do where it is averaged, or
-        copied after each step, or not asked.
+        """Copy the online network's parameters into the target network (Mnih et al. 2015); buffers stay each network's
+        own. Nothing to do where they are averaged, or copied after each step, or not asked.
         """
         settings = self._settings
         if settings.target_average is None and settings.bootstrap and not settings.target_each:
@@ -231,8 +237,9 @@ class DQNLearner(NothingUnfinished):
         draw_first_weights(fresh, generator)
         with torch.no_grad():
             for network in (self.network, self.target):
-                for (name, weight), new in zip(network.named_parameters(), fresh.parameters(), strict=True):
-                    weight.lerp_(new.to(self.device), 1.0 - keep if name.startswith("torso.") else 1.0)
+                kept = {id(weight) for torso in torsos(network) for weight in torso.parameters()}
+                for weight, new in zip(network.parameters(), fresh.parameters(), strict=True):
+                    weight.lerp_(new.to(self.device), 1.0 - keep if id(weight) in kept else 1.0)
             for moments in self.group.optimizer.state.values():
                 for value in moments.values():
                     value.zero_()

@@ -43,8 +43,8 @@ class Evaluate:
     seed: int = 0
     """Of games and random actions."""
     weights: Literal["newest", "best"] = "newest"
-    """newest: of the end or the newest checkpoint; best: of when the mean of 100 games was highest, which runs of 32
-    keep."""
+    """newest: of the end or the newest checkpoint; best: of when the mean of 100 games was highest, which runs of
+    sessions keep."""
     device: str = "cpu"
     """Where the networks are evaluated: cpu, cuda, cuda:N, mps or auto."""
     max_minutes: float | None = None

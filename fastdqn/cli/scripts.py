@@ -104,9 +104,9 @@ def _examined(run: Run | FollowingRun | int) -> int:
         return run if isinstance(run, int) else 0
     saved = [int(path.stem) for path in checkpoints_in(run.folder)]
     if run.reason == "interrupted" and saved:
-        there = "there" if saved[-1] == run.env_steps else f"env step {saved[-1]:,}, the newest checkpoint"
+        there = f"env step {saved[-1]:,}" + (", the newest checkpoint" if saved[-1] != run.env_steps else "")
         own = games.named_again(run.game)
-        console().print(f"--resume {typed(run.folder)}{own} goes on from {there}", soft_wrap=True)
+        console().print(f"--resume {typed(run.folder)}{own} resumes at {there}", soft_wrap=True)
     play_fresh(run)
     return 0
 

@@ -29,8 +29,8 @@ class Watch:
     untrained: bool = False
     """Play with initial weights, as the run began, instead of its trained ones."""
     weights: Literal["newest", "best"] = "newest"
-    """newest: of the end or the newest checkpoint; best: of when the mean of 100 games was highest, which runs of 32
-    keep."""
+    """newest: of the end or the newest checkpoint; best: of when the mean of 100 games was highest, which runs of
+    sessions keep."""
     epsilon: float | None = None
     """Share of random actions; by default the run's final one."""
     seed: int = 0

@@ -124,7 +124,7 @@ class ControlEnv(BoxEnv):
         if not isinstance(actions, Box) or len(actions.shape) != 1 or "float" not in str(cast(Any, actions).dtype):
             raise UserError(
                 f"{self.name} has the action space {kind_of(actions)}, but an agent here acts with a vector of "
-                f"numbers: a Box of floats (A,){'; 20 to 22 and 41 choose one of several' if numbered else ''}."
+                f"numbers: a Box of floats (A,){'; actor-critics choose one of several' if numbered else ''}."
             )
         box = cast(Any, actions)
         low, high = np.asarray(box.low, np.float64), np.asarray(box.high, np.float64)

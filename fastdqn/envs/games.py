@@ -153,7 +153,7 @@ def rom_of(name: str, ids: bool = False) -> str:
     if known is not None:
         raise UserError(
             f"{known} is no Atari game, and agents that learn the values of actions learn from pictures here; an "
-            "actor-critic takes its vectors: 20 to 22 and 41, or with continuous actions 31 to 33 and 41."
+            "actor-critic takes its vectors, and with continuous actions soft actor-critic does, too (docs/runs.md)."
         )
     if is_custom(wanted):
         raise UserError(f"{name} names code, module:function, and no Atari game.")

@@ -57,7 +57,7 @@ class InFlight:
         self._shown = self._now()
         for group, part in zip(self.groups, self.parts, strict=True):
             group.send(actions[part])
-        self._sent = actions
+        self._sent = actions.copy()  # the caller's may change
 
     def came(self) -> Came:
         """Return what came of the actions sent, and these."""

@@ -145,7 +145,7 @@ class OwnEnv(gymnasium.Env[Any, Any]):
         shape: tuple[int, ...] = (shown.shape or ()) if isinstance(shown, Box) else ()
         fits = len(shape) in (2, 3) and shape[2:] in ((), (1,), (3,)) and min(shape[:2]) >= SMALLEST
         if not fits or shown.dtype != np.uint8:
-            vectors = f" 20 to 42 learn from vectors, in {WITH_IDS}."
+            vectors = f" Actor-critics learn from vectors, in {WITH_IDS}."
             raise UserError(
                 f"{self.name} shows {kind_of(shown)}, but an agent here learns from pictures: a Box of uint8, (H, W, "
                 f"3) for RGB, (H, W) or (H, W, 1) for gray, at least {SMALLEST}x{SMALLEST}."
@@ -243,7 +243,7 @@ def _loaded(path: str) -> Any:
 def check_actions(name: str, actions: Any) -> None:
     """Raise UserError unless an agent here can choose among these actions."""
     if not isinstance(actions, Discrete):
-        vectors = f"; 31 to 33 and 41 act with vectors of numbers, in {WITH_IDS}"
+        vectors = f"; soft actor-critic and PPO act with vectors of numbers, in {WITH_IDS}"
         other = vectors if isinstance(actions, Box) else ""
         raise UserError(
             f"{name} has the action space {kind_of(actions)}, but an agent here chooses one action of several "

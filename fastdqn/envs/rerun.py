@@ -118,7 +118,7 @@ class Rerun:
 
     def _remember(self, action: Any) -> None:
         if len(self._actions) <= LONGEST:
-            self._actions.append(action)
+            self._actions.append(action.copy() if isinstance(action, np.ndarray) else action)  # the caller's may change
 
     def _played(self) -> torch.Tensor:
         """Return what was played in this game, (T,) int32, or of continuous actions, (T, A) float32."""

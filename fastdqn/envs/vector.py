@@ -97,6 +97,8 @@ class AtariVector(NothingUnfinished):
         threads: int,
         side: int = 84,
     ) -> None:
+        if num_envs < 1:
+            raise ValueError(f"at least one game can be played, not {num_envs}")
         height, self._rows = shown_rows(side, game.crop)
         emulator: Any = ale_py
         emulator.ALEInterface.setLoggerMode(emulator.LoggerMode.Error)
@@ -133,8 +135,12 @@ class AtariVector(NothingUnfinished):
         self._resets = np.zeros(num_envs, np.int64)  # of each game since it was seeded
         self.newest: NDArray[Any] = np.zeros((num_envs, side, side), np.uint8)
         self._anew = np.zeros(num_envs, bool)  # games that have replaced others, which nobody has been told yet
+        self._playing = False  # actions are in flight
 
     def reset(self) -> Frame:
+        if self._playing:  # else the next step would be theirs
+            self.env.recv()
+            self._playing = False
         frames, info = self.env.reset(seed=self.seeds)
         self._score[:] = 0.0
         self._truncated[:] = self._anew[:] = False
@@ -154,10 +160,15 @@ class AtariVector(NothingUnfinished):
         if actions.shape != (self.num_envs,) or actions.min() < 0 or actions.max() >= self.num_actions:
             raise ValueError(f"actions must be {self.num_envs} numbers in 0..{self.num_actions - 1}, not {actions}")
         self.env.send(actions)
+        self._playing = True
         if self._repeats:
             self._sent.append(actions.astype(np.uint8))
 
     def recv(self) -> VectorStep:
+        """Raises ValueError if no actions are in flight: the emulator would wait for ever."""
+        if not self._playing:
+            raise ValueError("no actions have been sent")
+        self._playing = False
         try:
             frames, reward, terminated, truncated, info = self.env.recv()
         except RuntimeError as error:

@@ -18,7 +18,7 @@ class FactorisedNoisyLinear(nn.Module):
     """A linear layer whose weights are noisy, with factorised Gaussian noise (Fortunato et al. 2018, eq. 9-11).
 
     w = mu + sigma * f(e_out) f(e_in)^T and b = mu_b + sigma_b * f(e_out), where f(x) = sign(x) sqrt(|x|). All rows of a
-    batch get the same noise, which changes with `draw` alone. Few rows, and on a CPU all in bfloat16, are computed
+    batch get the same noise, which `draw_noise` alone changes. Few rows, and on a CPU all in bfloat16, are computed
     without putting w together: as its noise has rank one, y = mu x + mu_b + f(e_out) * (sigma (f(e_in) * x) + sigma_b),
     two products instead of one.
 

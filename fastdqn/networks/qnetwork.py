@@ -15,6 +15,9 @@ from fastdqn.networks.aside import aside_now, left_aside
 from fastdqn.networks.noisy import FactorisedNoisyLinear, IndependentNoisyLinear
 from fastdqn.networks.torso import NATURE, Size, Torso
 
+NOISES = {"factorised": FactorisedNoisyLinear, "independent": IndependentNoisyLinear}
+INITS = ("pytorch", "xavier", "dopamine")
+
 
 class HeadParts(NamedTuple):
     """What a head is made of besides linear layers."""
@@ -114,6 +117,9 @@ class QNetwork(nn.Module):
     Takes uint8 (B, C, H, W), returns float32 (B, A), or logits (B, A, Z) when its head has atoms. Weights start as
     `init` says (noisy layers as their paper does), drawn from `generator` alone, so that a seed fixes them whatever
     else draws random numbers.
+
+    Raises:
+        ValueError: no initial weights, or no noise, have that name.
     """
 
     def __init__(
@@ -128,6 +134,8 @@ class QNetwork(nn.Module):
         init: str = "pytorch",
     ) -> None:
         super().__init__()
+        if init not in INITS or parts.noise not in (None, *NOISES):
+            raise ValueError(f"there is no init {init!r} with noise {parts.noise!r}: {INITS}, None or {tuple(NOISES)}")
         self.init = init
         channels, height, width = obs_shape
         self.torso = Torso(channels, height, width, frame_scale, center_frames, size)
@@ -157,7 +165,7 @@ def _linear(inputs: int, outputs: int, parts: HeadParts) -> nn.Module:
     """Return a linear layer with the noise that `parts` name."""
     if parts.noise is None:
         return Hidden(inputs, outputs)
-    kind = FactorisedNoisyLinear if parts.noise == "factorised" else IndependentNoisyLinear
+    kind = NOISES[parts.noise]
     return kind(inputs, outputs) if parts.sigma is None else kind(inputs, outputs, parts.sigma)
 
 

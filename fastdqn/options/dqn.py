@@ -63,8 +63,8 @@ class DQNOptions:
     adam_epsilon: float = 1e-8
     """Adam's epsilon, added to the root of its second moment (Kingma & Ba 2015; Rainbow uses 1.5e-4)."""
     rmsprop_epsilon: float = 0.01 / 32**2
-    """RMSProp's epsilon, added to the variance of the gradient under its root (Mnih et al. 2015: 0.01, for the sum of the
-    gradients of 32 transitions; here they are averaged)."""
+    """RMSProp's epsilon, added to the variance of the gradient under its root (Mnih et al. 2015: 0.01, for the sum of
+    the gradients of 32 transitions; here they are averaged)."""
     weight_decay: float = 0.0
     """Share of every weight but biases that a step takes off, times the learning rate (AdamW, Loshchilov & Hutter 2019;
     Schwarzer et al. 2023 take 0.1)."""

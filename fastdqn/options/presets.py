@@ -97,9 +97,9 @@ _CPU: Changes = {
     "returns": {"final_gamma": 0.99},
     "update": {"learning_rate_decay": 40_000},
 }
-"""With Xavier's initial weights an agent begins to win sooner (by the clock nothing of it was left). A learning rate that
-falls before a slow run wins makes it slower still. Once the agent wins, a low gamma makes it hasty, as a point that is
-won later counts for little: so gamma rises. On a GPU none of it has been tried."""
+"""With Xavier's initial weights an agent begins to win sooner (by the clock nothing of it was left). A learning rate
+that falls before a slow run wins makes it slower still. Once the agent wins, a low gamma makes it hasty, as a point
+that is won later counts for little: so gamma rises. On a GPU none of it has been tried."""
 
 _GPU: Changes = {
     "dqn": {"batch_size": 8},

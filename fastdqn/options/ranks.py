@@ -26,8 +26,8 @@ class RanksOptions:
     """Who starts the processes: Ray, Spark on its cluster, or Spark on this machine; by default this process does, on
     this machine, unless torchrun has."""
     engine_address: str | None = beside(None)
-    """Address of Ray's cluster (head:6379, or auto on one of its machines) or of Spark's master (spark://head:7077, yarn); by
-    default what RAY_ADDRESS or SPARK_MASTER says, or else this machine."""
+    """Address of Ray's cluster (head:6379, or auto on one of its machines) or of Spark's master (spark://head:7077,
+    yarn); by default what RAY_ADDRESS or SPARK_MASTER says, or else this machine."""
     published: bool = False
     """Take the settings of the published runs over ranks, which scale with --processes W. PPO on CartPole-v1: a
     learning rate of 1e-3 W that stays, 32768 // W env steps a rollout, batches of 4096, 100,000 env steps a process.

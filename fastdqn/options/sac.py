@@ -25,8 +25,8 @@ class SACOptions:
     batch_size: int = 256
     """Transitions of an update."""
     steps_per_update: float = 1
-    """Env steps for each update, those of all games of a process together. Below 1 (in 33 alone): several updates for each env
-    step."""
+    """Env steps for each update, those of all games of a process together. Below 1 (in 33 alone): several updates for
+    each env step."""
     replay_size: int = 1_000_000
     """Env steps that the replay holds."""
     replay_initial: int = 100

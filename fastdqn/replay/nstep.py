@@ -17,6 +17,8 @@ class NStep:
     """
 
     def __init__(self, n: int, gamma: float) -> None:
+        if n < 1:
+            raise ValueError(f"a window has at least one env step, not {n}")
         self._n = n
         self._gamma = gamma
         self._window: deque[tuple[Observation, int, float]] = deque()  # (obs, action, reward) of open windows

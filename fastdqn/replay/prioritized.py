@@ -22,7 +22,7 @@ class PrioritizedReplay:
     Each batch takes one draw from each of B equal parts of the total (appendix B.2.1). New transitions get the largest
     priority there is now, so that each is drawn soon, unless the frames' replay knows TD errors from the values that
     the agent gave while it played. The importance weights are (P(i) / min P)^-beta, those of the paper's algorithm 1
-    with the maximum over the batch instead of all weights.
+    with the maximum over the batch instead of all weights; beta is 0, and so all are 1, until `set_beta` is called.
 
     Args:
         frames: the storage; its uniform draws are not used.
@@ -123,7 +123,8 @@ class PrioritizedReplay:
         return self.frames.transitions(*self.frames.time_and_game(slot))._replace(weight=weight, slot=slot)
 
     def write_back(self, batch: Batch, priority: Tensor) -> None:
-        """Give the transitions of `batch` their new priorities (B,) >= 0; one that is no number counts as 0.
+        """Give the transitions of `batch` their new priorities (B,) >= 0; one below 0, or no number, counts as 0.
+        Those that steps since the draw have put out of reach stay there.
 
         A run whose loss is no number any more continues until somebody looks at the loss.
 
@@ -132,7 +133,8 @@ class PrioritizedReplay:
         """
         if batch.slot is None:
             raise ValueError("the batch does not say where its transitions are kept: it was drawn from another replay")
-        self.priorities.put(batch.slot, self._priority(priority.to(self.device)))
+        old = self.priorities.leaves().index_select(0, batch.slot)
+        self.priorities.put(batch.slot, torch.where(old > 0, self._priority(priority.to(self.device)), old))
 
     def _forget_gone(self) -> None:
         """Let nothing be drawn any more that the last step put out of reach."""
@@ -160,7 +162,7 @@ class PrioritizedReplay:
         }
 
     def _priority(self, errors: Tensor) -> Tensor:
-        return (torch.nan_to_num(errors, nan=0.0) + self._floor) ** self._exponent
+        return (torch.nan_to_num(errors, nan=0.0).clamp(min=0.0) + self._floor) ** self._exponent
 
     def _largest(self) -> Tensor:
         top = self.priorities.largest()

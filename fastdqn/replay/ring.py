@@ -125,7 +125,9 @@ class FrameReplay:
         self._arrive(frames)
 
     def add(self, actions: NDArray[np.int64], step: VectorStep) -> None:
-        """Store what was done in the newest observations, what came of it, and the next frames."""
+        """Store what was done in the newest observations, (N,) from 0 to 255, what came of it, and the next frames,
+        (N, H, W) uint8.
+        """
         self._follow(step)
         self._arrive(step.frames, actions, step)
 

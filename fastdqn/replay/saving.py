@@ -1,4 +1,8 @@
-"""Frames that a checkpoint's thread compresses while the run continues."""
+"""Frames that a checkpoint's thread compresses while the run continues.
+
+Who takes a state lets another thread fetch it, or abandons it (`fastdqn/states.py`): else the step that would overwrite
+its first row waits for ever.
+"""
 
 from __future__ import annotations
 

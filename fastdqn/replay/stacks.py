@@ -43,7 +43,7 @@ class GameStacks:
                 continue
             obs = self._obs[i]
             self._obs[i] = after = self._next(obs, frame)
-            action: Any = int(actions[i]) if actions.ndim == 1 else actions[i]
+            action: Any = int(actions[i]) if actions.ndim == 1 else actions[i].copy()
             transitions += self._windows[i].add(
                 obs, action, float(step.reward[i]), after, bool(step.terminated[i]), bool(step.truncated[i])
             )
@@ -54,7 +54,7 @@ class GameStacks:
         return {
             "obs": torch.from_numpy(self.obs()),
             "windows": [
-                [(copied(np.asarray(obs)), action, reward) for obs, action, reward in window.window()]
+                [(copied(np.asarray(obs)), _told(action), reward) for obs, action, reward in window.window()]
                 for window in self._windows
             ],
         }
@@ -63,7 +63,7 @@ class GameStacks:
         """Continue from there."""
         self._obs = [self.kept(obs) for obs in state["obs"].numpy()]
         for window, said in zip(self._windows, state["windows"], strict=True):
-            window.reopen((self.kept(obs.numpy()), action, reward) for obs, action, reward in said)
+            window.reopen((self.kept(obs.numpy()), _heard(action), reward) for obs, action, reward in said)
 
     def discard(self, envs: NDArray[np.bool_] | None) -> None:
         """Drop the open windows of these games, (N,), which will not continue; of all with None."""
@@ -102,3 +102,12 @@ class GameVectors(GameStacks):
 
     def _first(self, frame: NDArray[Any]) -> Observation:
         return self.kept(frame)
+
+
+def _told(action: Any) -> Any:
+    """Return an action as a checkpoint holds it: a number, or a continuous one, (A,), as a tensor."""
+    return action if isinstance(action, int) else copied(action)
+
+
+def _heard(said: Any) -> Any:
+    return said.numpy() if isinstance(said, torch.Tensor) else said

@@ -52,9 +52,15 @@ class TransitionList:
         return {"items": Later(lambda: _packed(items)), "oldest": self._oldest, "rng": state_of(self._rng)}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Hold what a replay of the same size held."""
-        self._items = _unpacked(state["items"])
-        self._oldest = state["oldest"]
+        """Hold what a replay of the same size held.
+
+        Raises:
+            ValueError: it had another size.
+        """
+        items = _unpacked(state["items"])
+        if len(items) > self.capacity or (state["oldest"] and len(items) < self.capacity):
+            raise ValueError(f"{len(items)} transitions are not those of a replay of {self.capacity}")
+        self._items, self._oldest = items, state["oldest"]
         set_state(self._rng, state["rng"])
 
     def discard(self, envs: NDArray[np.bool_] | None) -> None:
@@ -77,7 +83,9 @@ class TransitionList:
 
 
 def _packed(items: Sequence[Transition]) -> dict[str, Any]:
-    """Return transitions to be stored: every frame once, and what each observation is made of."""
+    """Return transitions to be stored: every frame once, and what each observation is made of. Observations that are no
+    stacks of frames are one frame each.
+    """
     number: dict[int, int] = {}  # of a frame, by its identity
     frames: list[Frame] = []
     pieces: list[dict[str, Any]] = []
@@ -93,13 +101,14 @@ def _packed(items: Sequence[Transition]) -> dict[str, Any]:
                 stacks[2 * row + side, place] = number[id(frame)]
         if len(frames) - packed >= _PIECE or row + 1 == len(items):
             if len(frames) > packed:
-                pieces.append(pack(np.stack(frames[packed:])))
+                pieces.append(_piece_of(np.stack(frames[packed:])))
             packed = len(frames)
             time.sleep(0.001)  # the run's own thread wants to go on
     return {
         "frames": pieces,
         "stacks": torch.from_numpy(stacks),
-        "action": torch.tensor([item.action for item in items], dtype=torch.int64),
+        "whole": bool(items) and not hasattr(items[0].obs, "frames"),
+        "action": _actions_of(items),
         "reward": torch.tensor([item.reward for item in items], dtype=torch.float64),
         "discount": torch.tensor([item.discount for item in items], dtype=torch.float64),
     }
@@ -107,20 +116,40 @@ def _packed(items: Sequence[Transition]) -> dict[str, Any]:
 
 def _unpacked(said: Mapping[str, Any]) -> list[Transition]:
     """Return the transitions that were stored; they share frames as they did."""
-    frames = [frame for piece in said["frames"] for frame in unpack(piece).numpy()]
+    frames = [frame for piece in said["frames"] for frame in _read(piece)]
     stacks: list[list[int]] = said["stacks"].tolist()
-    numbers: list[list[Any]] = [said[name].tolist() for name in ("action", "reward", "discount")]
-    observations = [LazyFrames(tuple(frames[i] for i in stack)) for stack in stacks]
+    actions: Any = said["action"].tolist() if said["action"].ndim == 1 else list(said["action"].numpy())
+    numbers: list[list[Any]] = [actions, said["reward"].tolist(), said["discount"].tolist()]
+    observations: list[Any] = [
+        frames[stack[0]] if said["whole"] else LazyFrames(tuple(frames[i] for i in stack)) for stack in stacks
+    ]
     return [
         Transition(obs, action, reward, discount, next_obs)
         for obs, next_obs, action, reward, discount in zip(observations[::2], observations[1::2], *numbers, strict=True)
     ]
 
 
-def _frames_of(obs: Observation) -> tuple[Frame, ...]:
-    """Return the frames of a stack, each (1, H, W), the oldest first."""
+def _frames_of(obs: Observation) -> tuple[NDArray[Any], ...]:
+    """Return the frames of a stack, each (1, H, W), the oldest first; of what is no stack, itself."""
     frames: tuple[Frame, ...] | None = getattr(obs, "frames", None)
-    return tuple(np.asarray(obs)[:, None]) if frames is None else frames
+    return (np.asarray(obs),) if frames is None else frames
+
+
+def _piece_of(frames: NDArray[Any]) -> dict[str, Any]:
+    """Return frames, (K, ...), to be stored; bytes are compressed."""
+    return pack(frames) if frames.dtype == np.uint8 else {"plain": torch.from_numpy(frames)}
+
+
+def _read(piece: Mapping[str, Any]) -> NDArray[Any]:
+    """Return the frames that were stored, (K, ...)."""
+    return (piece["plain"] if "plain" in piece else unpack(piece)).numpy()
+
+
+def _actions_of(transitions: Sequence[Transition]) -> torch.Tensor:
+    """Return the actions, (B,) int64, or of continuous ones, (B, A) float32."""
+    if transitions and np.ndim(transitions[0].action):
+        return torch.from_numpy(np.stack([np.asarray(t.action, np.float32) for t in transitions]))
+    return torch.tensor([t.action for t in transitions], dtype=torch.int64)
 
 
 def collate(transitions: Sequence[Transition], device: torch.device) -> Batch:
@@ -129,7 +158,7 @@ def collate(transitions: Sequence[Transition], device: torch.device) -> Batch:
     next_obs = np.stack([np.asarray(t.next_obs) for t in transitions])
     return Batch(
         torch.from_numpy(obs).to(device),
-        torch.tensor([t.action for t in transitions], dtype=torch.int64).to(device),
+        _actions_of(transitions).to(device),
         torch.tensor([t.reward for t in transitions], dtype=torch.float32).to(device),
         torch.tensor([t.discount for t in transitions], dtype=torch.float32).to(device),
         torch.from_numpy(next_obs).to(device),

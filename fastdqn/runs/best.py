@@ -88,5 +88,5 @@ def read_best(run: Path) -> dict[str, Tensor]:
         UserError: it has kept none, or as for `read_weights`.
     """
     if not (run / FILE).is_file():
-        raise UserError(f"{run} has no {FILE}; runs of 32 keep it, from when 100 games count.")
+        raise UserError(f"{run} has no {FILE}; runs of sessions keep it, from when 100 games count.")
     return read_weights(run, FILE)

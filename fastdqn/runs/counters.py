@@ -19,7 +19,6 @@ class Counters:
     """How far a run is; a checkpoint keeps all of it."""
 
     env_steps: int = 0
-    frames: int = 0  # of finished games
     updates: int = 0
     samples: int = 0
     before: int = 0  # env steps before the newest step

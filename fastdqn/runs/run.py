@@ -78,6 +78,7 @@ class Run:
         progress: Mapping[str, str] | None = None,
         warm_up: int = 0,
     ) -> None:
+        process.begin_run()
         self.script = Path(script).stem
         self.options = options.run
         self.game = options.game.name
@@ -231,7 +232,6 @@ class Run:
         self.counters.stepped(env_steps, values)
         for episode in episodes:
             began = self.stop.add(episode.score, episode.place)
-            self.counters.frames += episode.frames
             with saving(self.folder):
                 self._logs.episode(self.counters, episode, self.stop, began, values)
         now = time.perf_counter()

@@ -153,6 +153,7 @@ def load_agent(
         UserError: it is not the folder of a run, another version wrote it, its agent is none of these that can be
             evaluated, it plays another environment of one's own, it has no weights, or they do not fit what it says of
             itself.
+        RunError: an environment of one's own fails.
     """
     config = read_config(run)
     weights = None if untrained else read_best(run) if best else read_weights(run)
@@ -212,8 +213,12 @@ def evaluate(
         noise: of noisy layers, instead of the protocol's.
 
     Raises:
-        UserError: no such protocol, or the agent cannot play under it.
+        UserError: no such protocol, the agent cannot play under it, or there is nothing to play.
+        RunError: an environment of one's own fails.
     """
+    for what, count in (("num_envs", num_envs), ("episodes", episodes), ("env_steps", env_steps)):
+        if count is not None and count < 1:
+            raise UserError(f"{what} must be at least 1, not {count}.")
     if name not in PROTOCOLS:
         raise UserError(f"There is no protocol called {name!r}; there are {', '.join(PROTOCOLS)}.")
     chosen = PROTOCOLS[name]

@@ -132,7 +132,7 @@ def sessions_of(run: RunData) -> list[Games]:
     """
     count: Any = run.config.get("sessions", {}).get("sessions")
     if not isinstance(count, int):
-        raise UserError(f"{run.folder} is not the folder of a run of sessions, as 32 leaves it.")
+        raise UserError(f"{run.folder} is not the folder of a run of sessions.")
     return [_games_of(run, number) for number in range(1, count + 1)]
 
 

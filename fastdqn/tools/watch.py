@@ -54,12 +54,14 @@ def record(agent: Agent, out: Path, seed: int, epsilon: float, values: bool, max
         epsilon: share of random actions.
         values: draw the value, or the probability, of each action beside the screen, or the numbers of a continuous
             one.
-        max_env_steps: longest video.
+        max_env_steps: longest video, at least one env step.
 
     Raises:
-        UserError: the ending of `out` is not known.
-        RunError: the video cannot be written.
+        UserError: the ending of `out` is not known, or the video would be empty.
+        RunError: the video cannot be written, or an environment of one's own fails.
     """
+    if max_env_steps < 1:
+        raise UserError(f"A video has at least one env step, not {max_env_steps}.")
     ending = out.suffix.lower()
     if ending not in ENDINGS:
         raise UserError(f"The video {out} must end in {' or '.join(ENDINGS)}.")

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
+from torch import Tensor, nn
 
+from fastdqn.algorithms.augmentation import Augmentation
+from fastdqn.algorithms.dqn import Settings
 from fastdqn.algorithms.resets import Resets
 from fastdqn.errors import UserError
 from fastdqn.networks.qnetwork import draw_first_weights
+from fastdqn.networks.torso import Torso
 from fastdqn.options.dqn import DQNOptions
 from fastdqn.options.presets import changed
 from fastdqn.options.resets import ResetOptions
@@ -89,6 +95,41 @@ def test_a_reset_shrinks_the_torso_and_draws_the_rest_anew() -> None:
     learner.update(batch)  # a first step once more: Adam moves every weight by the learning rate
     moved = [(p - q).abs() for p, q in zip(learner.network.parameters(), fresh.parameters(), strict=True)][-1]
     assert moved.max().item() == pytest.approx(1e-4, rel=0.05)
+
+
+class Named(nn.Module):
+    """A network whose torso has a name of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = Torso(4, 36, 36)
+        self.head = nn.Linear(self.body.features, 3)
+
+    def forward(self, obs: Tensor) -> Tensor:
+        return self.head(self.body(255 - obs))
+
+
+def test_a_torso_is_kept_whatever_its_name() -> None:
+    learner = DQNLearner(Named(), Named)
+    before = copy.deepcopy(learner.network)
+    learner.reset(1.0, torch.Generator().manual_seed(7))
+    assert all(map(torch.equal, learner.network.body.parameters(), before.body.parameters()))
+    assert not torch.equal(learner.network.head.weight, before.head.weight)
+
+
+def test_the_target_of_double_q_learning_sees_what_the_network_makes_of_frames() -> None:
+    """A network that does something to frames before its torso does it to what follows, too."""
+    batch = random_batch(4)._replace(obs=torch.randint(256, (4, 4, 36, 36), dtype=torch.uint8))
+    batch = batch._replace(next_obs=batch.obs.flip(0), action=torch.zeros(4, dtype=torch.int64))
+    plain, double = (DQNLearner(Named(), Named, Settings(double=double)) for double in (False, True))
+    double.network.load_state_dict(plain.network.state_dict())
+    double.sync_target()
+    assert torch.equal(plain._following(batch)[0], double._following(batch)[0])
+
+
+def test_another_network_does_not_learn_from_augmented_observations() -> None:
+    with pytest.raises(ValueError, match="only a QNetwork"):
+        DQNLearner(Named(), Named, augmentation=Augmentation(2, 0.0))
 
 
 def test_a_shorter_horizon_is_a_window_of_its_own() -> None:

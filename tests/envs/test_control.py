@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -17,6 +18,7 @@ from fastdqn.envs.many import build_games
 from fastdqn.errors import RunError, UserError
 from fastdqn.options.game import OWN_GAME, GameOptions, VectorOptions
 from fastdqn.types import VectorStep
+from tests.helpers.checkpoints import through_a_file
 from tests.helpers.control import Ears, registered
 from tests.helpers.scripts import ROOT
 
@@ -289,3 +291,16 @@ def test_a_frame_limit_truncates() -> None:
     env.reset(seed=0)
     ends = [env.step(np.zeros(1, FLOAT))[2:4] for _ in range(4)]
     assert ends == [(False, False)] * 3 + [(False, True)]
+
+
+def test_actions_are_remembered_as_they_were(tmp_path: Path) -> None:
+    """A loop may use one array again and again; a game is played again with what each step had got."""
+    there, here = (many("Pendulum-v1", 2) for _ in range(2))
+    there.reset()
+    actions, rng = np.zeros((2, 1), np.float32), np.random.default_rng(0)
+    for _ in range(9):
+        actions[:] = rng.uniform(-1, 1, (2, 1))
+        there.send(actions)
+        there.recv()
+    here.reset()
+    assert here.load(through_a_file(tmp_path, there)).tolist() == [False, False]

@@ -193,11 +193,11 @@ PICTURE = Box(0, 255, (50, 70, 3), np.uint8)
     [
         (
             lambda: gymnasium.make("CartPole-v1"),
-            r"shows Box of float32 \(4,\), but .* learns from pictures.* 20 to 42 learn from vectors",
+            r"shows Box of float32 \(4,\), but .* learns from pictures.* Actor-critics learn from vectors",
         ),
         (
             lambda: gymnasium.make("Pendulum-v1"),
-            r"action space Box of float32 \(1,\), but .* one action of several.* 31 to 33",
+            r"action space Box of float32 \(1,\), but .* one action of several.* soft actor-critic and PPO",
         ),
         (lambda: Says(action_space=MultiDiscrete([2, 3])), "action space MultiDiscrete"),
         (lambda: Says(action_space=None), "action space None"),

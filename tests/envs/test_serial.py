@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fastdqn.envs.build import build_env
+from fastdqn.envs.in_flight import InFlight
 from fastdqn.envs.serial import SerialVector
 from fastdqn.options.game import GameOptions
 from fastdqn.seeds import game_seed
@@ -41,3 +42,12 @@ def test_serial_games_are_the_single_ones_step_by_step() -> None:
         np.testing.assert_array_equal(step.frames[0], np.asarray(obs)[-1])
     assert ours == scores
     assert len(scores) >= 1
+
+
+def test_actions_in_flight_are_those_that_were_sent() -> None:
+    games = InFlight((SerialVector([build_env(GameOptions(), "opencv")], SEED),))
+    games.reset()
+    actions = np.array([2])
+    games.send(actions)
+    actions[:] = 3
+    assert games.came().actions.tolist() == [2]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from ale_py.vector_env import AtariVectorEnv
 
+from fastdqn.envs import vector
 from fastdqn.envs.many import describe_games
 from fastdqn.envs.vector import AtariVector, check_num_envs, distinct_seeds
 from fastdqn.errors import RunError, UserError
@@ -82,6 +85,7 @@ def test_the_frame_limit_truncates() -> None:
 def test_an_emulator_that_fails_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     env = AtariVector("pong", GAME, 2, SEED, threads=1)
     env.reset()
+    env.send(np.zeros(2, np.int64))
 
     def broken() -> None:
         raise RuntimeError("no more frames")
@@ -212,3 +216,41 @@ def test_a_game_starts_as_the_options_say() -> None:
     env = AtariVector("pong", GameOptions(noop_max=0, fire_reset=False), 8, SEED, threads=1)
     env.reset()
     assert env._length.tolist() == [0] * 8  # frames since each game began
+
+
+def test_a_reset_drops_what_is_in_flight() -> None:
+    """Else each later step would be the one before it."""
+    stopped, plain = (AtariVector("pong", GAME, 2, SEED, threads=1) for _ in range(2))
+    stopped.reset()
+    stopped.send(np.zeros(2, np.int64))
+    np.testing.assert_array_equal(stopped.reset(), plain.reset())
+    for action in (2, 3, 2, 2, 3):
+        for env in (stopped, plain):
+            env.send(np.full(2, action))
+        np.testing.assert_array_equal(stopped.recv().frames, plain.recv().frames)
+
+
+def test_to_receive_what_nobody_sent_raises_instead_of_blocking() -> None:
+    env = AtariVector("pong", GAME, 1, SEED, threads=1)
+    env.reset()
+    with pytest.raises(ValueError, match="no actions have been sent"):
+        env.recv()
+    with pytest.raises(ValueError, match="at least one game"):
+        AtariVector("pong", GAME, 0, SEED, threads=1)
+
+
+@pytest.mark.parametrize(("threads", "asked"), [(1, 1), (3, 3), (9, 4)])
+def test_the_emulators_have_as_many_threads_as_they_are_given(
+    threads: int, asked: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Left to itself the emulator takes one for each core, in each player, rank and half."""
+    told: list[int] = []
+
+    class Told(AtariVectorEnv):
+        def __init__(self, *args: Any, num_threads: int = 0, **options: Any) -> None:
+            told.append(num_threads)
+            super().__init__(*args, num_threads=num_threads, **options)
+
+    monkeypatch.setattr(vector, "AtariVectorEnv", Told)
+    AtariVector("pong", GAME, 4, SEED, threads=threads).reset()
+    assert told == [asked]

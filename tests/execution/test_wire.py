@@ -26,6 +26,7 @@ def test_wire_rebuilds_every_step_and_its_sharing(game: str, n_step: int) -> Non
     for played in steps:
         wire = pickle.loads(pickle.dumps(encoder.encode(played)))
         frames += len(wire.frames)
+        assert all(type(frame) is np.ndarray and frame.dtype == np.uint8 for frame in wire.frames)  # no shared tensors
         decoded = decoder.decode(wire)
         assert_same(decoded, played)
         received += decoded.transitions

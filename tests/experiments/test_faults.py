@@ -132,7 +132,7 @@ def test_ctrl_c_in_one_process(tmp_path: Path, script: str, words: tuple[str, ..
     assert code == 130
     assert "(interrupted) after" in out
     own = f" {' '.join(words[:2])}" if "--game" in words else ""  # code, which is loaded if it is named again
-    assert f"--resume {only_run(tmp_path)}{own} goes on from there" in out
+    assert f"--resume {only_run(tmp_path)}{own} resumes at env step" in out
     assert "Traceback" not in err
     assert (only_run(tmp_path) / "weights.safetensors").exists()
 

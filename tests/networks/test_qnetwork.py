@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -165,3 +167,9 @@ def test_a_padded_torso_is_its_convolutions_over_zeros() -> None:
         zeros[:, :, before : before + x.shape[2], before : before + x.shape[3]] = x
         x = nn.functional.conv2d(zeros, conv.weight.double(), conv.bias.double(), conv.stride).clamp(min=0)
     torch.testing.assert_close(torso(obs), x.flatten(1).float(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("wrong", [{"init": "Xavier"}, {"parts": HeadParts(noise="factorized")}])
+def test_a_name_that_nothing_has_is_refused(wrong: Any) -> None:
+    with pytest.raises(ValueError, match="there is no init"):
+        QNetwork((4, 36, 36), 3, torch.Generator(), **wrong)

@@ -170,3 +170,25 @@ def test_spread_by_hand() -> None:
     assert spread["priority/median"] == pytest.approx(0.25, rel=1e-3)  # of an even number: between the middle two
     assert spread["priority/max"] == pytest.approx(5.0, rel=1e-3)
     assert spread["priority/beta"] == pytest.approx(0.7)
+
+
+def test_what_went_out_of_reach_since_the_draw_is_not_drawn_again() -> None:
+    """A loop that writes back late: the slots of what is gone hold halves of two transitions by then."""
+    replay = replay_of(16, 1, 16)
+    batch, script = replay.sample(64), Script({})
+    for _ in range(4):
+        replay.add(*script.step())
+    drawable = replay.priorities.leaves() > 0
+    replay.write_back(batch, torch.full((64,), 50.0))
+    assert torch.equal(replay.priorities.leaves() > 0, drawable)
+    assert replay.priorities.largest().item() == pytest.approx(50.0**0.6, rel=1e-4)
+
+
+def test_a_priority_below_zero_counts_as_zero() -> None:
+    replay = replay_of(16, 1, 12)
+    slots = torch.nonzero(replay.priorities.leaves()).squeeze(1)
+    signed = torch.ones(len(slots))
+    signed[0] = -0.5
+    write_back(replay, slots, signed)
+    assert replay.priorities.leaves()[slots[0]].item() == pytest.approx(1e-6**0.6, rel=1e-3)
+    assert torch.isfinite(replay.sample(32).weight).all()

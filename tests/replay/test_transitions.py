@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from pathlib import Path
 
 import numpy as np
 import psutil
@@ -12,8 +13,10 @@ import torch
 from fastdqn.envs.build import Wrappers, build_env
 from fastdqn.options.game import GameOptions
 from fastdqn.replay.memory import FRAME_BYTES, TRANSITION_OVERHEAD_BYTES
+from fastdqn.replay.stacks import GameVectors
 from fastdqn.replay.transitions import AsyncCollator, TransitionList, collate, empty_batch, fill
-from fastdqn.types import LazyFrames, Transition
+from fastdqn.types import LazyFrames, Transition, VectorStep
+from tests.helpers.checkpoints import through_a_file
 from tests.helpers.graphs import graphs_without_cuda
 
 CPU = torch.device("cpu")
@@ -124,3 +127,55 @@ def test_a_frame_is_in_memory_once(wrappers: Wrappers) -> None:
     assert 0.9 * FRAME_BYTES <= per_transition < FRAME_BYTES + TRANSITION_OVERHEAD_BYTES + 200  # pages of other things
     unique = {id(frame) for t in replay._items for stack in (t.obs, t.next_obs) for frame in stack.frames}  # type: ignore[union-attr]
     assert len(unique) < 7000 + 60
+
+
+@pytest.mark.parametrize("continuous", [False, True])
+def test_transitions_of_vectors_resume_and_are_stacked(tmp_path: Path, continuous: bool) -> None:
+    """Vectors of float32 and continuous actions, whose array the caller uses again, over windows of two env steps."""
+    rng = np.random.default_rng(0)
+    stacks, replay = GameVectors(2, 2, 0.9), TransitionList(100, rng)
+    stacks.reset(rng.normal(size=(2, 3)).astype(np.float32))
+    actions = np.zeros((2, 2), np.float32) if continuous else np.zeros(2, np.int64)
+    no, played = np.zeros(2, bool), []
+    for step in range(5):
+        actions[:] = step
+        frames = rng.normal(size=(2, 3)).astype(np.float32)
+        replay.extend(stacks.add(actions, VectorStep(frames, np.full(2, step, np.float32), no, no, no, ())))
+        played.append(step)
+    again, open_again = TransitionList(100, np.random.default_rng(1)), GameVectors(2, 2, 0.9)
+    again.load(through_a_file(tmp_path, replay))
+    open_again.load(through_a_file(tmp_path, stacks))
+    for one, other in zip(replay.sample(20), again.sample(20), strict=True):
+        for value, expected in zip(one, other, strict=True):
+            np.testing.assert_array_equal(np.asarray(value), np.asarray(expected))
+            assert np.asarray(value).dtype == np.asarray(expected).dtype
+    last = VectorStep(np.zeros((2, 3), np.float32), np.zeros(2, np.float32), ~no, no, no, ())
+    for one, other in zip(stacks.add(actions, last), open_again.add(actions, last), strict=True):
+        np.testing.assert_array_equal(np.asarray(one.obs), np.asarray(other.obs))
+        np.testing.assert_array_equal(np.asarray(one.action), np.asarray(other.action))
+    batch = collate(again.sample(30), CPU)
+    assert batch.obs.dtype == torch.float32
+    assert batch.obs.shape == (30, 3)
+    assert batch.action.shape == ((30, 2) if continuous else (30,))
+    assert set(batch.action.flatten().tolist()) == set(played[:-1])  # of windows that are complete
+    assert torch.equal(
+        batch.reward, batch.action.reshape(30, -1)[:, 0] + 0.9 * (batch.action.reshape(30, -1)[:, 0] + 1)
+    )
+
+
+def test_pictures_that_are_no_stacks_resume(tmp_path: Path) -> None:
+    replay, picture = TransitionList(4, np.random.default_rng(0)), np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
+    replay.append(Transition(picture, 1, 2.0, 0.5, picture + 1))
+    again = TransitionList(4, np.random.default_rng(0))
+    again.load(through_a_file(tmp_path, replay))
+    found = again.sample(1)[0]
+    np.testing.assert_array_equal(np.asarray(found.obs), picture)
+    np.testing.assert_array_equal(np.asarray(found.next_obs), picture + 1)
+
+
+@pytest.mark.parametrize(("size", "held"), [(4, 10), (12, 10)])
+def test_transitions_of_a_replay_of_another_size_are_refused(tmp_path: Path, size: int, held: int) -> None:
+    replay = TransitionList(held, np.random.default_rng(0))
+    replay.extend(numbered(held + 1))
+    with pytest.raises(ValueError, match=f"10 transitions are not those of a replay of {size}"):
+        TransitionList(size, np.random.default_rng(0)).load(through_a_file(tmp_path, replay))

@@ -356,8 +356,29 @@ def test_minutes_of_the_processes_before_count(tmp_path: Path, monkeypatch: pyte
         run.track(learner=Part())
         run.played(NOTHING)
         assert run.over()
+    monkeypatch.setattr(process, "_ran", False)  # in another process, as old as the first one
     with make_run(tmp_path, max_env_steps=9, max_minutes=100.0, resume=str(run.folder)) as again:
         again.track(learner=Part())
         again.played(NOTHING)
         assert again.over()
     assert summary(run.folder)["reason"] == "max-minutes"
+
+
+def test_the_second_run_of_a_process_has_a_clock_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a notebook: the first one counts from the process's beginning, a resumed one adds what it had."""
+    monkeypatch.setattr(process, "_began", process._began - 3600.0)
+
+    def played(**options: Any) -> Any:
+        with make_run(tmp_path, **options) as run:
+            run.track(learner=Part())
+            run.played(NOTHING)
+            run.over()
+        return run
+
+    first = played(max_env_steps=1)
+    assert 3600 <= summary(first.folder)["elapsed"] < 4800
+    resumed = played(max_env_steps=2, resume=str(first.folder))
+    assert 3600 <= summary(resumed.folder)["elapsed"] < 4800
+    other = played(max_env_steps=1, max_minutes=5.0)
+    assert summary(other.folder)["reason"] == "max-env-steps"
+    assert summary(other.folder)["elapsed"] < 300

@@ -214,9 +214,11 @@ def test_each_protocol_and_what_does_not_fit(runs: TrainedRuns) -> None:
         ),
     ],
 )
+@pytest.mark.parametrize("wrappers", [None, "opencv"])
 def test_a_protocol_changes_what_its_paper_says_and_nothing_else(
     runs: TrainedRuns,
     monkeypatch: pytest.MonkeyPatch,
+    wrappers: Any,
     name: str,
     differs: dict[str, Any],
     epsilon: float | None,
@@ -224,20 +226,25 @@ def test_a_protocol_changes_what_its_paper_says_and_nothing_else(
     env_steps: int | None,
     noise: bool,
 ) -> None:
-    """Of a run that was trained with settings of its own; numbers of the papers, and lives and clipping never count."""
+    """Of a run that was trained with settings of its own; numbers of the papers, and lives and clipping never count.
+    Behind wrappers a lost life resets these as in the run, and the scores are whole games' all the same.
+    """
     agent = load_agent(runs["09"], CPU)
     own = {"noop_max": 7, "sticky_actions": 0.1, "max_frames": 4_000, "fire_reset": True, "frame_stack": 4}
     game = dataclasses.replace(agent.options.game, **own)
     agent = agent._replace(
         options=dataclasses.replace(agent.options, game=game),
         num_actions=18 if "full_action_set" in differs else agent.num_actions,
+        wrappers=wrappers,
     )
     shown: list[GameOptions] = []
     asked: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(evaluation, "VectorSeats", lambda game, *_: shown.append(game))
+    for seats in ("VectorSeats", "WrappedSeats"):
+        monkeypatch.setattr(evaluation, seats, lambda game, *_: shown.append(game))
     monkeypatch.setattr(evaluation, "_play", lambda _, __, ___, ____, *rest: asked.append(rest))
     evaluate(agent, name, 2, 0)
-    assert shown == [dataclasses.replace(game, **differs, episodic_life=False, clip_rewards=False)]
+    lives = wrappers is not None and game.episodic_life
+    assert shown == [dataclasses.replace(game, **differs, episodic_life=lives, clip_rewards=False)]
     ((games, steps, at, _, _, noisy),) = asked
     assert (games, steps, at, noisy) == (episodes, env_steps, agent.epsilon if epsilon is None else epsilon, noise)
 
@@ -266,3 +273,10 @@ def test_a_share_epsilon_of_actions_is_any_of_them() -> None:
     counts = np.bincount(found, minlength=8)
     assert counts[:4] == pytest.approx([2_000] * 4, abs=200)  # 4.5 standard deviations
     assert counts[7] == 40_000 - counts[:4].sum()
+
+
+@pytest.mark.parametrize("nothing", [{"episodes": 0}, {"env_steps": 0}, {"num_envs": 0}])
+def test_nothing_to_play_is_one_sentence(runs: TrainedRuns, nothing: dict[str, int]) -> None:
+    """An emulator of no games would end the process."""
+    with pytest.raises(UserError, match=f"{next(iter(nothing))} must be at least 1, not 0"):
+        evaluate(load_agent(runs["09"], CPU), "training", **{"num_envs": 2, "seed": 0, **nothing})

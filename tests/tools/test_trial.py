@@ -320,7 +320,7 @@ def test_evaluate_and_watch_take_the_best_weights(tmp_path: Path, shown: str) ->
     write_weights(run / "weights.safetensors", newest)
     words = ("--weights", "best")
     evaluated = fastdqn_says("evaluate", str(run), "--episodes", "2", *words)
-    why = f"error: {run} has no best.safetensors; runs of 32 keep it, from when 100 games count.\n"
+    why = f"error: {run} has no best.safetensors; runs of sessions keep it, from when 100 games count.\n"
     assert (evaluated.returncode, evaluated.stderr) == (2, why)
     write_weights(run / "best.safetensors", {name: tensor + 1.0 for name, tensor in newest.items()})
     for best in (False, True):

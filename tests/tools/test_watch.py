@@ -133,3 +133,9 @@ def test_a_video_that_lacks_pictures_does_not_replace_one_that_was_there(
     assert whole.out.read_bytes() == before
     with pytest.raises(UserError, match="must be text"):
         recorded("a\udcff.mp4")
+
+
+@pytest.mark.parametrize("ending", [".mp4", ".gif"])
+def test_a_video_without_a_step_is_refused(runs: TrainedRuns, tmp_path: Path, ending: str) -> None:
+    with pytest.raises(UserError, match="at least one env step, not 0"):
+        record(load_agent(runs["09"], torch.device("cpu")), tmp_path / f"a{ending}", 0, 0.0, False, 0)
