@@ -57,13 +57,24 @@ def means(runs: Sequence[Run], name: str) -> str:
 
 def runs_of(page: Page, settings: Sequence[Setting]) -> str:
     """Return a table with a row for each run."""
-    heads = ("run", "seed", "minutes", "env steps", "samples", "fresh games", "Nature's protocol", "network", "machine")
+    heads = (
+        "run",
+        "seed",
+        "minutes",
+        "env steps",
+        "samples",
+        "last 100 games",
+        "fresh games",
+        "Nature's protocol",
+        "network",
+        "machine",
+    )
     heads += ("threads", "commit")
     runs = [run_of(page, name) for setting in settings for name in setting.runs]
     rows: list[list[str]] = []
     for run in runs:
         counts = [time_of(run), f"{run.summary['env_steps']:,}", f"{run.summary['samples']:,}"]
-        counts += [played_after(run, name) for name in ("fresh", "nature")]
+        counts += [f"{run.summary['mean_100']:.2f}", *(played_after(run, name) for name in ("fresh", "nature"))]
         place = [run.network, machine(run.stamp), str(run.stamp["threads"]), str(run.stamp["commit"])]
         rows.append([page.data(run.name, run.name), str(run.summary["seed"]), *counts, *place])
     return grid(heads, rows, f"Each name links its data; {software([run.stamp for run in runs], commits=False)}.")

@@ -197,7 +197,7 @@ def trainer_thread(page: Page, sources: Sources) -> str:
 
 def pong(page: Page, sources: Sources) -> str:
     heads = ["script", "network", "machine", "minutes, median", "every seed"]
-    heads += ["fresh games", "Nature's protocol", "date"]
+    heads += ["last 100 games", "fresh games", "Nature's protocol", "date"]
     rows: list[list[str]] = []
     stamps: list[dict[str, Any]] = []
     for setting in sources.pong:
@@ -212,7 +212,8 @@ def pong(page: Page, sources: Sources) -> str:
         seeds = ", ".join(page.data(f"{run.minutes:.1f}", run.name) for run in runs)
         where = " / ".join(sorted({machine(run.stamp) for run in runs}))
         network = " / ".join(sorted({run.network for run in runs}))
-        after = [means(runs, "fresh"), means(runs, "nature"), " to ".join(dict.fromkeys((dates[0], dates[-1])))]
+        last = spread([run.summary["mean_100"] for run in runs], 2)
+        after = [last, means(runs, "fresh"), means(runs, "nature"), " to ".join(dict.fromkeys((dates[0], dates[-1])))]
         rows.append([f"`{setting.command}`", network, where, minutes, seeds, *after])
     return grid(heads, rows, f"Each time links its data ({page.link('all runs', 'docs/pong.md')}); {software(stamps)}.")
 

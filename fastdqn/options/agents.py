@@ -43,8 +43,8 @@ _DOPAMINE: Mapping[str, Any] = {
     "epsilon_decay": 252_525,  # 0.99 in 250,000 env steps
     "epsilon_delay": 20_000,
 }
-_RUN_100K: Mapping[str, Any] = {"max_env_steps": 100_000}
-_DQN_100K: Mapping[str, Any] = {
+RUN_100K: Mapping[str, Any] = {"max_env_steps": 100_000}
+DQN_100K: Mapping[str, Any] = {
     "replay_size": 120_000,  # all env steps, and the resets between games
     "replay_initial": 1_600,
     "batch_size": 32,
@@ -165,9 +165,9 @@ AGENTS: Mapping[AgentName, Agent] = {
         "van Hasselt et al. 2019 (Data-efficient Rainbow), the appendix, with the gradient's norm, the noise and the "
         "priorities of Kaixhin/Rainbow and its options for it",
         {
-            "run": _RUN_100K,
+            "run": RUN_100K,
             "dqn": {
-                **_DQN_100K,
+                **DQN_100K,
                 **_FALLING_100K,
                 "n_step": 20,
                 "target_sync": 2_000,
@@ -197,9 +197,9 @@ AGENTS: Mapping[AgentName, Agent] = {
         "Agarwal et al. 2021: google/dopamine of 2021-11-03 (c67e2c3), dopamine/labs/atari_100k/configs/DER.gin, whose "
         "epsilon stays 0.01 beside the noise (full_rainbow_agent.py: identity_epsilon)",
         {
-            "run": _RUN_100K,
+            "run": RUN_100K,
             "dqn": {
-                **_DQN_100K,
+                **DQN_100K,
                 "n_step": 10,
                 "target_sync": 2_000,
                 "epsilon_start": 0.01,
@@ -231,9 +231,9 @@ AGENTS: Mapping[AgentName, Agent] = {
         "Kostrikov et al. 2020 as Agarwal et al. 2021 repeat it, DrQ(epsilon): google/dopamine, "
         "dopamine/labs/atari_100k/configs/DrQ_eps.gin and atari_100k_rainbow_agent.py",
         {
-            "run": _RUN_100K,
+            "run": RUN_100K,
             "dqn": {
-                **_DQN_100K,
+                **DQN_100K,
                 "n_step": 10,
                 "target_sync": 1,
                 "loss": "clipped",
@@ -252,9 +252,9 @@ AGENTS: Mapping[AgentName, Agent] = {
         "this project: drq-eps with histograms of lambda-returns, a larger learning rate, a network of tiles, and "
         "averaged weights in the end (LOG.md)",
         {
-            "run": _RUN_100K,
+            "run": RUN_100K,
             "dqn": {
-                **_DQN_100K,
+                **DQN_100K,
                 "n_step": 1,
                 "learning_rate": 3e-4,
                 **_FALLING_100K,

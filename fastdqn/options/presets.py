@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from fastdqn.options.actor_critic import actor_critic_changes
-from fastdqn.options.agents import AGENTS, Changes
+from fastdqn.options.agents import AGENTS, DQN_100K, RUN_100K, Changes
 from fastdqn.options.dqn import AgentName, DQNOptions
 from fastdqn.options.groups import Groups, groups_of
 from fastdqn.options.parts import Variant
@@ -176,10 +176,20 @@ def with_names(
     stop: Changes = {"run": {"stop_score": preset.stop_score if chosen.stops else None}, "dqn": {"agent": agent}}
     for changes in (preset.post2017 if agent == "post2017" else chosen.settings, stop):
         options = changed(options, changes)
+    if groups.evaluation is not None:
+        options = changed(options, _atari_100k(groups_of(options).dqn or groups.dqn))
     if variant is None:
         return changed(options, chosen.parts)
     most = chosen.parts.get("dqn", {}).get("n_step", 2)
     return changed(options, variant_changes(variant, groups_of(options).dqn or groups.dqn, most))
+
+
+def _atari_100k(dqn: DQNOptions) -> Changes:
+    """Return what Atari-100k is, whoever learns it: 100,000 env steps of one game, all of them, in a replay that holds
+    no more.
+    """
+    room = {"replay_size": min(dqn.replay_size, DQN_100K["replay_size"])}
+    return {"run": {**RUN_100K, "stop_score": None}, "vector": {"num_envs": 1}, "dqn": room}
 
 
 def variant_changes(variant: Variant, dqn: DQNOptions, steps: int = 2) -> Changes:

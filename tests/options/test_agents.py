@@ -249,6 +249,15 @@ def test_dopamines_agents_of_atari_100k_are_its_papers() -> None:
     assert options.agent.init == "xavier"
 
 
+@pytest.mark.parametrize("agent", ["post2017", "nature", "rainbow", "dopamine-dqn", "dopamine-rainbow", "pong-fast"])
+def test_atari_100k_is_100000_env_steps_of_one_game_whoever_learns_it(agent: str) -> None:
+    options = parse("12_atari_100k", "--game", "pong", "--agent", agent)
+    assert (options.run.max_env_steps, options.vector.num_envs, options.run.stop_score) == (100_000, 1, None)
+    assert options.dqn.replay_size == (100_000 if agent == "post2017" else 120_000)
+    longer = parse("12_atari_100k", "--game", "pong", "--agent", agent, "--max-env-steps", "200000", "--num-envs", "4")
+    assert (longer.run.max_env_steps, longer.vector.num_envs) == (200_000, 4)
+
+
 def test_the_projects_own_agent_of_atari_100k_trains_on_as_many_samples() -> None:
     options, published = (
         parse("12_atari_100k", "--game", "qbert", "--agent", name) for name in ("100k-fast", "drq-eps")
