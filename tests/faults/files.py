@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from fastdqn.runs.encoding import to_bytes
-from tests.faults.table import SETTINGS, Row, Tally, a_sentence, script, try_all, whole_run
+from tests.faults.table import SCRIPT, SETTINGS, Row, Tally, a_sentence, script, try_all, whole_run
 from tests.helpers.checkpoints import put_together, say_of_itself, taken_apart
 from tests.helpers.scripts import ROOT
 
@@ -203,19 +203,60 @@ def full_disk(folder: Path, count: int) -> Tally:
 
         words = (*SETTINGS, *OFTEN, "--max-env-steps", "300", "--runs-dir", str(runs))
         done = script(*words, preexec_fn=limited)
-        wrong = None if done.returncode == 0 else a_sentence(done, (1,))
-        if wrong:
-            return f"{size:,} bytes: {wrong}"
-        for run in runs.iterdir() if runs.exists() else ():
-            for path in run.rglob("*.json"):
-                json.loads(path.read_text(encoding="utf-8"))
-            if list(run.glob("checkpoints/*.checkpoint")):
-                more = script("--resume", str(run), "--max-env-steps", "340")
-                if more.returncode:
-                    return f"{size:,} bytes, resumed: {more.stderr[-300:]}"
-        return None
+        return _after_a_full_disk(size, done, runs)
 
     return try_all([partial(trial, size) for size in sizes])
+
+
+def own_disk(folder: Path, count: int) -> Tally:
+    """Let runs have a disk of their own, in memory, that is full at some size: the same must hold. None are tried where
+    this user may not mount one in a namespace.
+    """
+    sizes = [int(4_096 * 1.6**i) for i in range(count)]  # a run leaves some 300 kB
+    mounted = 'mount -t tmpfs -o size="$1" none "$2" || exit 99; runs=$2; kept=$3; shift 3; "$@"; code=$?'
+    within = (
+        "unshare",
+        "--map-root-user",
+        "--mount",
+        "sh",
+        "-c",
+        f'{mounted}; cp -a "$runs" "$kept"; exit $code',
+        "sh",
+    )
+    if shutil.which("unshare") is None or subprocess.run(["unshare", "-rm", "true"], check=False).returncode:
+        return Tally()
+
+    def trial(size: int) -> str | None:
+        runs, kept = folder / f"{size}", folder / f"{size} kept"
+        runs.mkdir()
+        program = (sys.executable, str(ROOT / "experiments" / f"{SCRIPT}.py"))
+        words = (*SETTINGS, *OFTEN, "--max-env-steps", "300", "--runs-dir", str(runs))
+        done = subprocess.run(
+            [*within, str(size), str(runs), str(kept), *program, *words],
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            timeout=120,
+            check=False,
+        )
+        return _after_a_full_disk(size, done, kept)
+
+    return try_all([partial(trial, size) for size in sizes])
+
+
+def _after_a_full_disk(size: int, done: subprocess.CompletedProcess[str], runs: Path) -> str | None:
+    """Return what is wrong with the end of a run on a disk of `size` bytes, and with what it has saved, or None."""
+    wrong = None if done.returncode == 0 else a_sentence(done, (1,))
+    if wrong:
+        return f"{size:,} bytes: {wrong}"
+    for run in runs.iterdir() if runs.exists() else ():
+        for path in run.rglob("*.json"):
+            json.loads(path.read_text(encoding="utf-8"))
+        if list(run.glob("checkpoints/*.checkpoint")):
+            more = script("--resume", str(run), "--max-env-steps", "340")
+            if more.returncode:
+                return f"{size:,} bytes, resumed: {more.stderr[-300:]}"
+    return None
 
 
 def strangers(folder: Path, count: int) -> Tally:
@@ -336,8 +377,9 @@ def _first_wrong(ends: Mapping[str, subprocess.CompletedProcess[str]]) -> str | 
 
 ROWS = (
     Row("damage to any file of a run", "at most a one-line error; weights and checkpoints noticed", 200, 1, damaged),
-    Row("odd checkpoints, right checksum", "a one-line error", 0, 2, odd_checkpoints),
+    Row("malformed checkpoints, right checksum", "a one-line error", 0, 2, odd_checkpoints),
     Row("wild options in a run's files", "at most a one-line error", 0, 1, wild_options),
     Row("a full disk", "a one-line error, and what was saved is whole", 20, 1, full_disk),
+    Row("a disk of its own, which is full", "the same", 14, 0, own_disk),
     Row("code named by a stranger's run", "it does not run", 0, 2, strangers),
 )

@@ -21,7 +21,7 @@ LONG = (
     "kill -9 of 32 at a random moment",
     "kill -9 of 33 at a random moment",
     "kill -9 at each operation on a file",
-    "odd checkpoints, right checksum",
+    "malformed checkpoints, right checksum",
     "code named by a stranger's run",
     "two processes, one run",
     "a clock that is set",
