@@ -21,6 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from fastdqn.algorithms import descent
+from fastdqn.execution import background
 from fastdqn.replay import prioritized, ring
 
 aten = torch.ops.aten
@@ -60,7 +61,7 @@ class HostGraph(TorchDispatchMode):
         ):
             raise RuntimeError(f"random numbers of a generator that the graph does not know: {func}")
         result = func(*args, **kwargs)
-        if not func.name().startswith("aten::empty"):
+        if "empty" not in func.name():
             self._done.append((func, args, kwargs, result))
         return result
 
@@ -110,5 +111,6 @@ def graphs_without_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "stream", lambda _: contextlib.nullcontext())
     monkeypatch.setattr(ring, "interleaved", _gather)
     monkeypatch.setattr(descent, "clip", torch.nn.utils.clip_grad_norm_)  # on a CPU a norm is at hand, and looked at
+    monkeypatch.setattr(background, "background_on", lambda _: background.Background(1))  # no recording sees a thread
     for module in (ring, prioritized):  # steps are staged and put in place as on a GPU
         monkeypatch.setattr(module, "needs_staging", lambda _: True)
