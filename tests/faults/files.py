@@ -82,7 +82,7 @@ def odd_checkpoints(folder: Path, count: int) -> Tally:
             header, states = taken_apart(path)
             made = change(header, states)
             put_together(path, header, to_bytes(states) if made is None else made)
-        wrong = a_sentence(script("--resume", str(run), "--max-env-steps", "200"), (2,))
+        wrong = a_sentence(script("--resume", str(run), "--max-env-steps", "200"), (3,))
         return f"odd checkpoint {number}: {wrong}" if wrong else None
 
     return try_all([partial(trial, i, change) for i, change in enumerate(makers)])

@@ -136,7 +136,7 @@ def damaged(system: System, whole: Path, kind: str, folder: Path) -> str | None:
     newest = checkpoints_in(run)[-1]
     damage(newest, kind, random.Random(kind))
     words = ("--resume", str(run), "--max-env-steps", "600")
-    wrong = a_sentence(script(*words, name=system.script), (2,))
+    wrong = a_sentence(script(*words, name=system.script), (3,))
     if wrong:
         return wrong
     done = script(*words, "--resume-previous", name=system.script)
