@@ -155,5 +155,7 @@ def abandon(value: Any) -> None:
     if isinstance(value, Later):
         value.abandon()
     elif isinstance(value, dict):
-        for item in value.values():  # pyright: ignore[reportUnknownVariableType]
+        abandon(list(value.values()))  # pyright: ignore[reportUnknownArgumentType]
+    elif isinstance(value, list | tuple):
+        for item in value:  # pyright: ignore[reportUnknownVariableType]
             abandon(item)

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from fastdqn.algorithms.exploration import VectorEpsilonGreedy
-from fastdqn.states import NothingUnfinished, resume_parts, set_generator
+from fastdqn.states import Later, NothingUnfinished, abandon, resume_parts, set_generator
 from tests.helpers.checkpoints import through_a_file
 from tests.helpers.learners import learner_of, random_batch
 
@@ -148,3 +148,14 @@ def test_a_generator_of_another_device_begins_anew() -> None:
     assert torch.equal(torch.rand(3, generator=b), torch.rand(3, generator=c))
     with pytest.raises(TypeError, match=r"of bytes, not of torch.float32"):
         set_generator(a, torch.zeros(3))
+
+
+def test_what_is_put_off_anywhere_in_a_state_is_abandoned() -> None:
+    """As it would be fetched anywhere: a replay whose frames nobody will fetch waits for that no longer."""
+    abandoned: list[str] = []
+
+    def later(name: str) -> Later:
+        return Later(dict, lambda: abandoned.append(name))
+
+    abandon({"a": later("a"), "b": [1, later("b"), {"c": (later("c"), 2.0)}]})
+    assert abandoned == ["a", "b", "c"]

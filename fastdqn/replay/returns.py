@@ -85,13 +85,13 @@ class ReturnReplay(FrameReplay):
         turns: int = 1,
         delay: int = 0,
     ) -> None:
-        super().__init__(capacity, num_envs, frame_shape, stack, 1, gamma, device, seed, channels_last, newest)
         least = (block + stack + 3) * num_envs  # of a block that is over, two transitions of each game are left
         if capacity < least:
             raise UserError(
                 f"--replay-size {capacity} is too small for blocks of {block} env steps of {num_envs} games; it must "
                 f"be at least {least}."
             )
+        super().__init__(capacity, num_envs, frame_shape, stack, 1, gamma, device, seed, channels_last, newest)
         self.values = torch.zeros(num_envs, device=self.learner_device)
         """(N,) float32: the largest values of the newest observations, to be written by whoever evaluates them."""
         self._decay, self._gamma, self._block, self._every = decay, gamma, block, every

@@ -30,6 +30,7 @@ from fastdqn.envs.scores import human_normalised
 from fastdqn.envs.vector import check_num_envs
 from fastdqn.errors import UserError
 from fastdqn.options.dqn import DQNOptions
+from fastdqn.options.fields import at_least
 from fastdqn.options.game import PRESENTATIONS, GameOptions
 from fastdqn.options.groups import Groups, options_from
 from fastdqn.runs.best import read_best
@@ -217,8 +218,7 @@ def evaluate(
         RunError: an environment of one's own fails.
     """
     for what, count in (("num_envs", num_envs), ("episodes", episodes), ("env_steps", env_steps)):
-        if count is not None and count < 1:
-            raise UserError(f"{what} must be at least 1, not {count}.")
+        at_least(count, 1, what)
     if name not in PROTOCOLS:
         raise UserError(f"There is no protocol called {name!r}; there are {', '.join(PROTOCOLS)}.")
     chosen = PROTOCOLS[name]

@@ -510,3 +510,14 @@ def test_a_replay_has_room_for_whole_stacks_with_returns() -> None:
             *(1, RunOptions(), dataclasses.replace(dqn, replay_size=14), PaceOptions()),
             *(ReturnOptions(0.9, block_steps=4), 8),
         )
+
+
+def test_a_ring_without_room_for_a_block_is_refused() -> None:
+    """Else the returns of rows that were written over would stand beside what has come in their place."""
+
+    def made(rows: int) -> ReturnReplay:
+        return ReturnReplay(0.9, 30, None, 2 * rows, 2, (6, 6), 2, GAMMA, CPU, 0)
+
+    with pytest.raises(UserError, match="too small for blocks of 30 env steps of 2 games; it must be at least 70"):
+        made(34)
+    assert made(35).size == 70
