@@ -151,8 +151,8 @@ def games_on_device(
     halves: bool = False,
 ) -> GamesOnDevice:
     """Return what plays and learns many games at once, with the replay on the device that trains; this process is one
-    of `ranks`. `in_flight` says that there may be a checkpoint while actions are, and with `halves`, an agent on a CPU
-    that needs no noise plays Atari's games in halves if it is told to.
+    of `ranks`. With `in_flight` a checkpoint may be made while actions are in flight. With `halves` an agent without
+    noise on a CPU may be told to play Atari's games in two halves.
 
     Raises:
         UserError: there is no such game or device, or games or replay do not fit.

@@ -67,8 +67,8 @@ class Schedule(Protocol):
     """Sets all that changes with env steps."""
 
     def __call__(self, env_steps: int, decaying: int | None = None) -> None:
-        """Set what is due after `env_steps`, of which the learning rate has been falling for `decaying`; by default for
-        all.
+        """Set what is due after `env_steps`, of which the learning rate and gamma have been moving for `decaying`; by
+        default for all.
         """
         ...
 

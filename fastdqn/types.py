@@ -60,11 +60,11 @@ class Transition(NamedTuple):
     termination, the target bootstraps from `next_obs`, the true last observation.
     """
 
-    obs: Observation  # (C, H, W) uint8
-    action: int
+    obs: Observation  # (C, H, W) uint8, or (D,) float32
+    action: Any  # int, or where actions are continuous (A,) float32 from -1 to 1
     reward: float  # sum of gamma^i * r_i over the window
     discount: float
-    next_obs: Observation  # (C, H, W) uint8
+    next_obs: Observation  # as obs
 
 
 class Batch(NamedTuple):
@@ -83,8 +83,8 @@ class EpisodeEnd(NamedTuple):
     """A finished game: its raw, unclipped score over all its lives, and its length."""
 
     score: float
-    frames: int  # emulator frames
-    truncated: bool  # cut off by the frame limit
+    frames: int  # of the emulator, or steps of another environment
+    truncated: bool  # cut off, by the frame limit or by the environment itself
     place: int = 0  # of the games played at once, the one that finished
     row: int = 0  # of the steps that are handed over at once, the one in which it finished
 
@@ -105,7 +105,7 @@ class VectorStep(NamedTuple):
     frames: NDArray[Any]  # (N, H, W) uint8, the newest frame of each game; of those that show vectors (N, D) float32
     reward: NDArray[np.float32]  # (N,), clipped to its sign if the protocol says so
     terminated: NDArray[np.bool_]  # (N,), end of a learning episode: game over, or a lost life
-    truncated: NDArray[np.bool_]  # (N,), cut off by the frame limit: the last observation still counts
+    truncated: NDArray[np.bool_]  # (N,), cut off, by the frame limit or by the environment: the last observation counts
     reset: NDArray[np.bool_]  # (N,)
     episodes: tuple[EpisodeEnd, ...]  # games that have finished
 
@@ -158,14 +158,14 @@ class SessionPiece(NamedTuple):
 class Metrics(NamedTuple):
     """What one update reports. The tensors stay on the device until somebody reads them."""
 
-    scalars: Mapping[str, torch.Tensor]  # () float32 each; one whose name begins with "loss" must stay finite
+    scalars: Mapping[str, torch.Tensor]  # () each; one whose name begins with "loss" must stay finite
     priority: torch.Tensor  # (B,) float32 >= 0, how surprising each transition was
 
 
 class Made(NamedTuple):
     """An update that a trainer has made."""
 
-    scalars: Mapping[str, torch.Tensor]  # its metrics, () float32 each
+    scalars: Mapping[str, torch.Tensor]  # its metrics, () each
     samples: int
 
 

@@ -100,7 +100,7 @@ class A2CLearner(NothingUnfinished):
     loss = -mean(log pi(a|s) * (R - V(s))) + value_weight * mean((R - V(s))^2) - entropy_weight * mean(H(pi(.|s))),
     where the advantage R - V(s) carries no gradient in the first term.
 
-    Deviates: Mnih et al. sum over the samples instead of taking the mean, and weight the value's term by 1/2.
+    Deviates: Mnih et al. sum over the samples instead of taking the mean.
 
     Args:
         network: returns logits (B, A) and values (B,); on its device.

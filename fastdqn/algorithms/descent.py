@@ -50,7 +50,7 @@ def build_adam(
         epsilon: added to the root of the second moment.
         fused: whether a step is one kernel.
         capturable: whether a step reads its size from the device, so that it may change between two replays of a graph.
-        decay: share of each weight of two dimensions or more that a step takes off, times its size.
+        decay: a step takes off the learning rate times this of each weight of two dimensions or more.
     """
     _keep_compiler_out()
     lr, kind = _step_size(parameters, learning_rate, capturable), torch.optim.AdamW if decay else torch.optim.Adam

@@ -57,7 +57,7 @@ class Diagnostics(NothingUnfinished):
         set_generator(self._generator, state["generator"])
 
     def due(self, env_steps: int) -> bool:
-        """Tell whether the next report is due after `env_steps`."""
+        """Tell whether the next report is due after `env_steps`; the one after it is then due later."""
         if env_steps < self._next:
             return False
         self._next = (env_steps // self._every + 1) * self._every

@@ -100,7 +100,9 @@ class Player(NothingUnfinished):
         return {"game": self._env.state(), "policy": self._policy.state()}
 
     def load(self, state: Mapping[str, Any]) -> NDArray[np.bool_]:
-        """Play the running game again, and continue from there; in a new game if it cannot be repeated."""
+        """Play the running game again, and continue from there; in a new game if it cannot be repeated. Return whether
+        it is new, (1,).
+        """
         self._n_step.reopen(())
         for action, obs, played in self._env.play_again(state["game"]):
             if played is not None:

@@ -25,8 +25,8 @@ class FreezeTrial(NothingUnfinished):
     The score of an agent that plays well wanders while it learns on: each update leaves one good policy for another,
     which may be worse. So once it has won many of its last points it is frozen, as a trial: Wald's sequential
     probability ratio test (1945, "Sequential Tests of Statistical Hypotheses"), without its upper bound, of a policy
-    that loses few points against one that loses many. A policy that wins more than the share asked for stays frozen
-    until the run is over; the less another one wins, the fewer points are played before it learns again.
+    that loses few points against one that loses many. The more a policy wins beyond the share asked for, the likelier
+    it stays frozen until the run is over; the less it wins, the fewer points are played before it learns again.
 
     A point is a reward, won if it is above 0 and lost if it is below. Where none was ever lost nothing is frozen: it
     may be a game in which none can be.
@@ -81,7 +81,7 @@ class FreezeTrial(NothingUnfinished):
 
     def report(self) -> dict[str, float]:
         """Return scalars by their names in TensorBoard: trials so far, whether one goes on now, env steps in them,
-        and the share of points that the newest of them has won.
+        and of the newest of them its points and the share that it has won, once it has a point.
         """
         scalars = {"freeze/trials": float(self.trials), "freeze/frozen": float(self.frozen)}
         scalars["freeze/env_steps"] = float(self.env_steps)

@@ -38,7 +38,11 @@ def q_learning_target(r_t: Tensor, discount_t: Tensor, q_t_value: Tensor, q_t_se
 
 
 def taken_values(q_tm1: Tensor, a_tm1: Tensor) -> Tensor:
-    """Return q_tm1[b, a_tm1[b]] from (B, A) values, shape (B,), or (B, A, Z) logits, shape (B, Z), and (B,) actions."""
+    """Return q_tm1[b, a_tm1[b]] from (B, A) values, shape (B,), or (B, A, Z) logits, shape (B, Z), and (B,) actions.
+
+    Raises:
+        ValueError: a shape is not as above.
+    """
     if q_tm1.dim() not in (2, 3) or a_tm1.shape != q_tm1.shape[:1]:
         raise ValueError(
             f"q_tm1 must be (B, A) or (B, A, Z) and a_tm1 (B,), not {tuple(q_tm1.shape)} and {tuple(a_tm1.shape)}"
@@ -52,6 +56,9 @@ def squared_td_errors(qa_tm1: Tensor, target_tm1: Tensor) -> Tensor:
     """Return (target - Q(s, a))^2 of each transition, shape (B,); the target carries no gradient.
 
     The 2017 post's loss.
+
+    Raises:
+        ValueError: a shape is not as above.
     """
     _check_values(qa_tm1, target_tm1)
     return functional.mse_loss(qa_tm1, target_tm1.detach(), reduction="none")
@@ -61,6 +68,9 @@ def clipped_td_errors(qa_tm1: Tensor, target_tm1: Tensor) -> Tensor:
     """Return d^2 / 2 where |d| < 1 and |d| - 1/2 elsewhere, for d = target - Q(s, a) of each transition, shape (B,).
 
     The derivative is d clipped to [-1, 1] (Mnih et al. 2015, Methods; Huber's loss). The target carries no gradient.
+
+    Raises:
+        ValueError: a shape is not as above.
     """
     _check_values(qa_tm1, target_tm1)
     return functional.huber_loss(qa_tm1, target_tm1.detach(), reduction="none")
@@ -75,6 +85,9 @@ def weighted_mean(errors: Tensor, weight: Tensor | None) -> Tensor:
     """Return the mean over the batch of weight * errors, a scalar; `weight` (B,) are importance weights, None for ones.
 
     Schaul et al. 2016, section 3.4.
+
+    Raises:
+        ValueError: a shape is not as above.
     """
     if weight is None:
         return errors.mean()
@@ -87,6 +100,9 @@ def expected_values(logits: Tensor, atoms: Tensor) -> Tensor:
     """Return the means (B, A) of the distributions that `logits` (B, A, Z) give to `atoms` (Z,).
 
     Bellemare et al. 2017, section 4: Q(x, a) = sum_i z_i p_i(x, a).
+
+    Raises:
+        ValueError: a shape is not as above.
     """
     if logits.dim() != 3 or atoms.shape != logits.shape[2:]:
         raise ValueError(f"logits must be (B, A, Z) and atoms (Z,), not {tuple(logits.shape)} and {tuple(atoms.shape)}")
@@ -101,6 +117,9 @@ def categorical_projection(probabilities: Tensor, moved: Tensor, atoms: Tensor) 
 
     Args:
         probabilities: (B, Z) float32. moved: (B, Z), where their atoms have moved to. atoms: (Z,), evenly spaced.
+
+    Raises:
+        ValueError: a shape is not as above.
     """
     if probabilities.dim() != 2 or moved.shape != probabilities.shape or atoms.shape != probabilities.shape[1:]:
         shapes = [tuple(tensor.shape) for tensor in (probabilities, moved, atoms)]
@@ -123,6 +142,9 @@ def categorical_target(
 
     Args:
         r_t, discount_t: (B,) float32. logits_t_value: (B, A, Z). q_t_selector: (B, A). atoms: (Z,).
+
+    Raises:
+        ValueError: a shape is not as above.
     """
     if r_t.dim() != 1 or discount_t.shape != r_t.shape or q_t_selector.shape != logits_t_value.shape[:2]:
         shapes = [tuple(tensor.shape) for tensor in (r_t, discount_t, logits_t_value, q_t_selector)]
@@ -155,6 +177,9 @@ def histograms(values: Tensor, atoms: Tensor, deviation: float) -> Tensor:
     Args:
         values: (B,) float32. atoms: (Z,), evenly spaced.
         deviation: of the normal distribution, in atoms.
+
+    Raises:
+        ValueError: a shape is not as above.
     """
     if values.dim() != 1 or atoms.dim() != 1:
         raise ValueError(f"values must be (B,) and atoms (Z,), not {tuple(values.shape)} and {tuple(atoms.shape)}")
@@ -171,11 +196,14 @@ def histograms(values: Tensor, atoms: Tensor, deviation: float) -> Tensor:
 def kl_divergences(logits_tm1: Tensor, target_tm1: Tensor) -> tuple[Tensor, Tensor]:
     """Return cross-entropies and Kullback-Leibler divergences from target to prediction, shape (B,) each.
 
-    Both have the same gradient; the first is Bellemare et al. 2017's loss, the second Hessel et al. 2017's measure of
-    priority (section 3), which is 0 when the prediction is right.
+    The first is Bellemare et al. 2017's loss. The second, which carries no gradient (it would have the same one), is
+    Hessel et al. 2017's measure of priority (section 3), which is 0 when the prediction is right.
 
     Args:
         logits_tm1: (B, Z) of the actions taken. target_tm1: (B, Z) probabilities, without gradient.
+
+    Raises:
+        ValueError: a shape is not as above.
     """
     if logits_tm1.dim() != 2 or target_tm1.shape != logits_tm1.shape:
         raise ValueError(f"both must be (B, Z), not {tuple(logits_tm1.shape)} and {tuple(target_tm1.shape)}")

@@ -55,8 +55,8 @@ class ControlSession:
     """One of several sessions: N games, a replay, target networks, a temperature and random numbers of its own.
 
     Args:
-        build: what it has for itself, from the env steps that it had been counted with before, 0 for a new run, from
-            which the random numbers follow.
+        build: makes what it has for itself, from the env steps that it has been counted with so far, 0 for a new run;
+            random numbers follow from them.
         joins: the learner's descent.
         batch_size: transitions of an update.
         every: env steps for each update.

@@ -28,6 +28,9 @@ STARTS = "from fastdqn.cli.scripts import"
 def mistake(path: Path, words: Sequence[Sequence[str]]) -> str | None:
     """Return what a script would say against the first of these lists of words that it refuses; None if it takes all,
     or cannot be asked.
+
+    Raises:
+        subprocess.TimeoutExpired: after two minutes without an answer.
     """
     with contextlib.suppress(OSError, ValueError, subprocess.CalledProcessError):
         if STARTS not in path.read_text(encoding="utf-8"):

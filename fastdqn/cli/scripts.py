@@ -44,8 +44,9 @@ def start(
 ) -> NoReturn:
     """Run a script: parse, train, play fresh games if that was solved, and leave with its exit code.
 
-    0 after a run that ended by itself, 130 after Ctrl-C, 2 for a mistake in the options, 3 for a checkpoint that cannot
-    be resumed, 1 for a run that failed, or that could not be saved after Ctrl-C.
+    0 after a run that ended by itself, 128 and its number after a signal (130 after Ctrl-C), 2 for a mistake in the
+    options, 3 for a checkpoint that cannot be resumed, 1 for a run that failed, or that could not be saved after
+    Ctrl-C.
 
     Args:
         train: of the script, whose name is its file's; returns its run, or an exit code if it was none of its own.

@@ -18,7 +18,9 @@ from fastdqn.options.groups import flag_of
 
 Wrappers = Literal["classic", "opencv"]
 PlayEnv = gymnasium.Env[Any, Any]
-"""An environment that yields stacked uint8 observations and has `pop_finished` for whole-game scores."""
+"""An environment that yields stacked uint8 observations, or float32 vectors, and has `pop_finished` for whole-game
+scores.
+"""
 
 
 def build_env(
@@ -67,10 +69,15 @@ def build_described(
 
 
 def bare_env(game: GameOptions, continuous: bool | None = False) -> classic.FrameEnv:
-    """Return the emulator, or an environment of one's own, as a Gymnasium environment with one frame for each step.
+    """Return the emulator, a registered environment, or one of one's own, as a Gymnasium environment with one frame for
+    each step.
 
     For Atari it is what `gymnasium.make("PongNoFrameskip-v4")` wraps, with its RGB screens, sticky actions, action set
     and frame limit.
+
+    Raises:
+        UserError: there is no such game, or it cannot be presented so.
+        RunError: an environment of one's own failed.
     """
     registered = games.control_id(game.name) if continuous else games.registered_id(game.name)
     if registered is not None:

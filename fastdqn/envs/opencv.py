@@ -6,9 +6,9 @@ What plays is the same as in `classic.py` (a test plays both side by side). What
 * `cv2.cvtColor` and `cv2.resize` work on uint8 and write straight into the frame that is kept;
 * one Python call for each env step instead of nine nested ones.
 
-What is shown differs in two ways: the full screen squeezed to 84x84 instead of 84x110 cropped, unless `crop` asks for
-that, and OpenCV's rounding. And where a skip is cut short by a lost life or the end of a game, the frame is the last
-screen alone instead of the maximum of two; nothing is learnt from it, its discount is 0. A truncated skip does show the
+What is shown differs in three ways: the full screen squeezed to 84x84 instead of 84x110 cropped, unless `crop` asks for
+that; OpenCV's rounding; and where a skip is cut short by a lost life or the end of a game, the last screen alone
+instead of the maximum of two. Nothing is learnt from that frame, its discount is 0. A truncated skip does show the
 maximum.
 """
 
@@ -49,7 +49,7 @@ class Emulator(Protocol):
 
 
 class OpenCVAtari(gymnasium.Env[Any, Any]):
-    """An emulator behind the 2017 protocol: `reset` and `step` return LazyFrames (frame_stack, 84, 84).
+    """An emulator behind the 2017 protocol: `reset` and `step` return LazyFrames (frame_stack, side, side).
 
     Args:
         env: the bare environment, one frame for each step, with the emulator as its attribute `ale`.
@@ -155,7 +155,7 @@ class OpenCVAtari(gymnasium.Env[Any, Any]):
         return total
 
     def _frame(self) -> Frame:
-        """Return the frame to keep, uint8 (1, 84, 84), of the last two screens."""
+        """Return the frame to keep, uint8 (1, side, side), of the last two screens."""
         screen = self._newest
         if self._has_older:
             screen = np.maximum(self._older, screen, out=self._older)

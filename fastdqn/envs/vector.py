@@ -86,6 +86,9 @@ class AtariVector(NothingUnfinished):
         seed: every game gets a seed of its own that is drawn from this one.
         threads: emulator threads.
         side: of the square frames.
+
+    Raises:
+        ValueError: fewer than one game.
     """
 
     def __init__(
@@ -165,7 +168,8 @@ class AtariVector(NothingUnfinished):
             self._sent.append(actions.astype(np.uint8))
 
     def recv(self) -> VectorStep:
-        """Raises ValueError if no actions are in flight: the emulator would wait for ever."""
+        """Raises ValueError if no actions are in flight, where the emulator would wait for ever; RunError if it failed.
+        """
         if not self._playing:
             raise ValueError("no actions have been sent")
         self._playing = False
@@ -228,7 +232,8 @@ class AtariVector(NothingUnfinished):
 
     def load(self, state: Mapping[str, Any]) -> NDArray[np.bool_]:
         """Play the running games again; those that then show another frame, or have sticky actions, are new games, and
-        so are all if the state is of another number of groups, or too many have been played.
+        so are all if the state is of another number of groups, or too many have been played. Return which are new,
+        (N,).
         """
         if "groups" in state:
             self._anew[:] = True  # they have just been started

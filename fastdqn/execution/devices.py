@@ -85,8 +85,8 @@ def prepare_memory() -> None:
 def keep_freed_memory() -> None:
     """Let the C library keep the memory that an update gives back, instead of asking the system for it each time.
 
-    On Linux with glibc; elsewhere nothing. An update's temporaries are tens of megabytes, and fetching them anew page
-    by page takes a good part of its time. Not for replays that keep frames on the heap (LOG.md, "A heap that grew").
+    On Linux with glibc; elsewhere nothing. An update's temporaries are large, and fetching them anew page by page
+    takes a good part of its time. Not for replays that keep frames on the heap (LOG.md, "A heap that grew").
     """
     if not sys.platform.startswith("linux"):
         return

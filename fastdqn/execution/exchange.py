@@ -45,6 +45,9 @@ _EPISODE = len(EpisodeEnd._fields)  # numbers
 class Exchanges:
     """What one of several ranks says to all, and hears of them.
 
+    Every exchange raises RunError where another rank is gone, has failed or hangs, and Interrupted where a signal asks
+    to stop and others do not come.
+
     Args:
         rank: of this process.
         world: ranks.

@@ -55,6 +55,8 @@ class Common:
 
     Raises:
         UserError: parameters are not on the CPU, where alone memory is shared so.
+        ValueError: an optimiser is not an Adam of its group's parameters.
+        RunError: this system shares no memory.
     """
 
     def __init__(self, groups: Sequence[Group], own: Sequence[str] = ()) -> None:
@@ -157,7 +159,7 @@ class Shared:
             self._bound[group.name] = _addresses(group)
 
     def step(self, group: Group) -> Tensor | None:
-        """Clip, and step the shared weights.
+        """Clip, and step the shared weights; return the norm before the clip, None where there is no largest one.
 
         Raises:
             ValueError: the group has not been bound, or its parameters have moved since: nobody else would learn.
@@ -218,7 +220,7 @@ class Synced:
             self._copy(group)
 
     def step(self, group: Group) -> Tensor | None:
-        """Clip, lend the gradients to the shared weights, step these, and copy them.
+        """Clip, lend the gradients to the shared weights, step these, and copy them; return as `Shared` does.
 
         Raises:
             ValueError: the group has not been bound: its own weights would be stepped, and nobody else would learn.

@@ -9,9 +9,10 @@ call `member` in `world` processes, each of which has torchrun's variables in it
 `LOCAL_RANK`, `LOCAL_WORLD_SIZE` where it is known, `MASTER_ADDR`, `MASTER_PORT`), and return the exit code of the run:
 that of rank 0, or the first that is not 0. A `member` takes no arguments and can be pickled: it has the script's path
 and the options, resolved. Called once in a process, it runs that process's rank to its end and returns its exit code:
-0, 130 after Ctrl-C, 2 for a mistake in the options, 1 for a run that failed. It says so in a sentence on standard
-error, and raises nothing for a user's mistake. Nobody listens at `MASTER_PORT` before: rank 0 does, unless the
-environment says as torchrun does, by `TORCHELASTIC_USE_AGENT_STORE`, that somebody else does.
+0, 130 after Ctrl-C, 2 for a mistake in the options, 3 for a checkpoint that cannot be resumed, 1 for a run that failed.
+It says so in a sentence on standard error, and raises nothing for a user's mistake. Nobody listens at `MASTER_PORT`
+before: rank 0 does, unless the environment says as torchrun does, by `TORCHELASTIC_USE_AGENT_STORE`, that somebody else
+does.
 """
 
 from __future__ import annotations

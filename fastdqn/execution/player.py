@@ -33,7 +33,7 @@ class StopTest(Protocol):
     """Says when a run is over."""
 
     def add(self, score: float) -> int:
-        """Count a finished game's raw score."""
+        """Count a finished game's raw score; return how many have been counted."""
         ...
 
     def reason(self, env_steps: int) -> str | None:
@@ -89,6 +89,9 @@ class PlayerWeights:
         network: the learner's, on its device.
         player_device: where players evaluate it, as in `player_devices`.
         players: how many there are.
+
+    Raises:
+        RunError: this system shares no memory.
     """
 
     def __init__(self, network: nn.Module, player_device: PlayerDevice, players: int = 1) -> None:

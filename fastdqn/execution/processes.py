@@ -86,6 +86,9 @@ class ChildProcess:
         name: of the process; "fastdqn-player" is called "the player process" where it fails.
         capacity: messages that the queue holds.
         timeout: seconds without a message after which a living child counts as hung.
+
+    Raises:
+        RunError: no queue or pipe can be made.
     """
 
     def __init__(

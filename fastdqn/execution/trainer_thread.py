@@ -52,7 +52,7 @@ class Work(Protocol[ItemT]):
 class Trainer(Generic[ItemT]):
     """A trainer, as a context manager: its thread, if it is to have one, starts on entry and is joined on exit.
 
-    Several of them are a list of these. As a part of checkpoints it comes first: it stands still until the next item is
+    As a part of checkpoints it comes first: it stands still until the next item is
     put, and has taken all that waited, so that the parts after it are of one moment.
 
     Args:

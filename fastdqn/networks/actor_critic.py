@@ -36,9 +36,10 @@ class ActorCritic(nn.Module):
     """A body, and two heads on it that share nothing else.
 
     Takes (B, C, H, W) uint8 or (B, D) float32, whatever the body takes; returns what the policy's head says, logits (B,
-    A) or means and deviations (B, 2 A), and the values (B,), float32. Weights start as PyTorch's defaults, drawn from
-    `generator` alone, or orthogonal: of the value's last layer with a gain of 1, and of the policy's with a hundredth,
-    so that at first all actions are about as probable (Andrychowicz et al. 2021, section 3.2; Stable-Baselines3).
+    A) or means and logarithms of deviations (B, 2 A), and the values (B,), float32. Weights start as PyTorch's
+    defaults, drawn from `generator` alone, or orthogonal: of the value's last layer with a gain of 1, and of the
+    policy's with a hundredth, so that at first all actions are about as probable (Andrychowicz et al. 2021, section
+    3.2; Stable-Baselines3).
     """
 
     def __init__(

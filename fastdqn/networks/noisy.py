@@ -22,7 +22,8 @@ class FactorisedNoisyLinear(nn.Module):
     without putting w together: as its noise has rank one, y = mu x + mu_b + f(e_out) * (sigma (f(e_in) * x) + sigma_b),
     two products instead of one.
 
-    mu starts uniform in +-1/sqrt(in), sigma at `sigma`/sqrt(in); the paper's sigma is 0.5 (section 3.2).
+    sigma starts at `sigma`/sqrt(in); the paper's is 0.5 (section 3.2). mu is not set before `draw_first_weights` draws
+    it, uniformly in +-1/sqrt(in).
     """
 
     FEW = 24
@@ -52,9 +53,10 @@ class FactorisedNoisyLinear(nn.Module):
 
 
 class IndependentNoisyLinear(nn.Module):
-    """A linear layer with independent Gaussian noise for each weight (Fortunato et al. 2018, section 3.1, a).
+    """A linear layer with independent Gaussian noise for each weight (Fortunato et al. 2018, section 3, a).
 
-    mu starts uniform in +-sqrt(3/in), sigma at `sigma`; the paper's is 0.017.
+    sigma starts at `sigma`; the paper's is 0.017. mu is not set before `draw_first_weights` draws it, uniformly in
+    +-sqrt(3/in).
     """
 
     weight_noise: Tensor

@@ -90,8 +90,8 @@ class DuelingHead(nn.Module):
 
     With atoms the same holds for each atom's logit (Hessel et al. 2017, section 3, "The Integrated Agent").
 
-    Deviates: Wang et al. scale the gradient that enters the torso by 1/sqrt(2) and clip its norm to 10; the 2017 post's
-    author does neither.
+    Deviates: Wang et al. scale the gradient that enters the torso by 1/sqrt(2), which the 2017 post's author does not
+    do, and clip the whole gradient's norm to 10, which is `max_norm` of a learner.
 
     Args:
         stream: makes a stream of layers with so many outputs.

@@ -68,6 +68,9 @@ class Torso(nn.Module):
     Takes uint8 (B, C, H, W), divides it by `frame_scale`, returns (B, features) in the arithmetic that is on. With
     `center_frames` a mean frame, zero until somebody sets it, is subtracted first; it is part of the state. What
     `pixels` made of frames is taken, too.
+
+    Raises:
+        UserError: frames are smaller than these convolutions take.
     """
 
     mean_frame: Tensor | None  # (H, W) float32

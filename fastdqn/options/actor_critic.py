@@ -46,7 +46,7 @@ class A2COptions(FrameOptions):
     entropy_weight: float = 0.01
     """Weight of the entropy of the policy in the loss (Mnih et al. 2016)."""
     value_weight: float = 1.0
-    """Weight of the squared error of the value in the loss (Mnih et al. 2016 take 0.5)."""
+    """Weight of the squared error of the value in the loss (0.5 in OpenAI's baselines)."""
     max_norm: float = 0.1
     """Gradients are clipped to this norm."""
 

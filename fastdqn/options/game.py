@@ -124,7 +124,7 @@ class PlayerOptions:
     CUDA IPC, and always with --device mps), or, where there are several players, on all CUDA devices in turn,
     with a copy on each but the learner's."""
     player_timeout: float = beside(60.0)
-    """Seconds without a transition after which a living player counts as hung."""
+    """Seconds without a message after which a living player counts as hung."""
 
     def check(self) -> None:
         """Raise UserError for a value out of range."""

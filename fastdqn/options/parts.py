@@ -1,4 +1,4 @@
-"""Rainbow's parts, and the freeze trials of an agent that wins."""
+"""Rainbow's parts, lambda-returns, and the freeze trials of an agent that wins."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ class FreezeOptions:
 
     freeze_share: float | None = None
     """An agent that has won nearly this share (--freeze-slack less) of its last points, rewards above 0 against those
-    below, is frozen: it learns nothing, and its games are over sooner, until a sequential test says that it wins less
+    below, is frozen: it learns nothing, and plays faster, until a sequential test says that it wins less
     than about this share. By default none is frozen."""
     freeze_slack: float = 0.15
     """A freeze trial begins once the agent has won --freeze-share less this of its last points; a failed one costs

@@ -130,7 +130,8 @@ def default_agent(groups: Groups, name: str, rom: str, variant: str | None = Non
     """Return the agent that a script with these groups has where none is named.
 
     Scripts that play one game at once repeat the 2017 post with its games; where many are played, the post is the
-    default on Pong alone. Rainbow by name is its paper's on all other games.
+    default on Pong alone, and Rainbow by name is its paper's on all other games. Scripts with an evaluation have `der`,
+    those with freeze trials `pong-fast` on Pong, and `breakout-small` by name has the post's.
     """
     if groups.evaluation is not None:
         return "der"
@@ -195,7 +196,7 @@ def _atari_100k(dqn: DQNOptions) -> Changes:
 def variant_changes(variant: Variant, dqn: DQNOptions, steps: int = 2) -> Changes:
     """Return everything that the name of the variant implies, where the agent's settings say `dqn`.
 
-    `n-step` and `rainbow` take `steps` where these take fewer: 2 as the 2017 post's author did, or the agent's own.
+    `n-step` and `rainbow` raise n to `steps` where `dqn` has less: 2 as the 2017 post's author did, or the agent's own.
     """
     everything = variant == "rainbow"
     on = {name: variant == name or everything for name in ("dueling", "noisy", "prioritized", "distributional")}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from typing import Any
 
 from fastdqn.types import Observation, Transition
 
@@ -14,6 +15,9 @@ class NStep:
     A window starts at every env step. It ends n env steps later or at the end of its episode, whichever is
     first; a shorter window of k env steps uses gamma^k, and no start near the end is lost. A terminated window has
     discount 0; a truncated one bootstraps with gamma^k from the last observation. No window crosses an end.
+
+    Raises:
+        ValueError: a window would have less than one env step.
     """
 
     def __init__(self, n: int, gamma: float) -> None:
@@ -21,10 +25,10 @@ class NStep:
             raise ValueError(f"a window has at least one env step, not {n}")
         self._n = n
         self._gamma = gamma
-        self._window: deque[tuple[Observation, int, float]] = deque()  # (obs, action, reward) of open windows
+        self._window: deque[tuple[Observation, Any, float]] = deque()  # (obs, action, reward) of open windows
 
     def add(
-        self, obs: Observation, action: int, reward: float, next_obs: Observation, terminated: bool, truncated: bool
+        self, obs: Observation, action: Any, reward: float, next_obs: Observation, terminated: bool, truncated: bool
     ) -> tuple[Transition, ...]:
         """Take one env step; return the transitions that it completes, the oldest first."""
         if self._n == 1:
@@ -42,7 +46,7 @@ class NStep:
         """Return the open windows' (obs, action, reward), the oldest first."""
         return tuple(self._window)
 
-    def reopen(self, window: Iterable[tuple[Observation, int, float]]) -> None:
+    def reopen(self, window: Iterable[tuple[Observation, Any, float]]) -> None:
         """Have these windows open, instead of any other."""
         self._window = deque(window)
 

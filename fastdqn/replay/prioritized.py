@@ -148,7 +148,9 @@ class PrioritizedReplay:
             self.priorities.fill(0, torch.where(leaves > 0, self._priority(errors), leaves))
 
     def spread(self) -> dict[str, float]:
-        """Return how far apart the priorities are: their smallest, median and largest; waits for the device."""
+        """Return how far apart the priorities are: their smallest, median and largest, with beta; nothing while none
+        can be drawn, or all are drawn alike. Waits for the device.
+        """
         leaves = self.priorities.leaves()
         drawable = leaves[leaves > 0]
         if len(drawable) == 0 or self._exponent == 0:

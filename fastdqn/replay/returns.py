@@ -61,10 +61,13 @@ class ReturnReplay(FrameReplay):
         every: env steps after which a refresh is due; None for never.
         capacity, num_envs, frame_shape, stack, gamma, device, seed, channels_last, newest: as of a frame replay.
         limits: a return beyond one of them counts as it, since no more than they can be learnt.
-        turns: refreshes in which every row is evaluated once: all but the first take one row of so many, and between
-            two of these returns hold rewards alone.
+        turns: refreshes in which every row is evaluated once. The first evaluates all rows, a later one each
+            `turns`-th; between two evaluated rows returns use rewards alone.
         delay: env steps after which the values of a refresh count, but for those of the first, so that they can be
             computed meanwhile.
+
+    Raises:
+        UserError: the capacity is too small for the blocks, or as of a frame replay.
     """
 
     def __init__(

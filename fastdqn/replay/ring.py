@@ -1,8 +1,8 @@
 """The ring: every frame once, on the device that learns, and transitions put together by index.
 
 Time runs in rows, one for each step of the N games. Row t holds, for each game, the newest frame at time t, the action
-that was then taken, and what came of it. A stack is four rows of one game, an n-step return n rows; neither is ever
-stored. Nothing but new frames and a few numbers crosses to the device, and drawing a batch is a fixed series of
+that was then taken, and what came of it. A stack is `stack` rows of one game, an n-step return n rows; neither is
+ever stored. Nothing but new frames and a few numbers crosses to the device, and drawing a batch is a fixed series of
 tensor operations without a decision on the host, so that a CUDA graph can hold it.
 """
 
@@ -104,7 +104,7 @@ class FrameReplay:
         self._host_age = np.zeros(num_envs, np.uint8)
         self._games = torch.arange(num_envs, device=device)
         self._zero = torch.tensor(size, device=device)
-        self._back = torch.arange(stack - 1, -1, -1, device=device)  # 3, 2, 1, 0
+        self._back = torch.arange(stack - 1, -1, -1, device=device)  # stack - 1 down to 0
         self.windows = Windows(n_step, gamma, device)
         self._order = torch.arange(CANDIDATES, 0, -1, device=device).unsqueeze(1)
         self._arrivals = Arrivals(num_envs, frame_shape, device) if needs_staging(device) else None

@@ -170,7 +170,7 @@ class AsyncCollator:
 
     Two sets of buffers take turns, so that one can be filled while the other is still being copied. Both
     halves matter: `non_blocking=True` from pageable memory waits all the same. On the CPU there is nothing to
-    copy and this is `collate` (stacking into lasting buffers there made the heap grow, see LOG.md).
+    copy and this is `collate` (lasting buffers would fragment the heap there).
     """
 
     def __init__(self, batch_size: int, obs_shape: tuple[int, int, int], device: torch.device) -> None:

@@ -122,8 +122,8 @@ def _said(*command: str) -> str:
 
 
 class ResidentMemory:
-    """The resident memory of a process and its children, looked at for at most a hundredth of the time: each child
-    takes milliseconds.
+    """The resident memory of a process and its children, looked at for at most a hundredth of the time, as each
+    child takes some.
     """
 
     def __init__(self, parent: psutil.Process) -> None:

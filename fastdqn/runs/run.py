@@ -47,8 +47,8 @@ from fastdqn.states import Part, resume_parts
 from fastdqn.types import EpisodeEnd, Histogram, PlayedStep, VectorStep
 
 RECORD_SECONDS, MOST_RECORD_SECONDS = 1.0, 60.0
-"""The shortest and the longest time between two records in speed.jsonl; in between runs write about a thousand each
-time they double."""
+"""The shortest and the longest time between two records in speed.jsonl; in between runs write about seven hundred
+each time they double."""
 
 
 class Run:

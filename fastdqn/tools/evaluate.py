@@ -196,8 +196,8 @@ def evaluate(
     threads: int = 1,
     noise: bool | None = None,
 ) -> Score:
-    """Play whole games with a trained network; returns when they are over, which a frame limit ensures: the run's, or
-    where it has none that of Atari.
+    """Play whole games with a trained network; returns when they are over, which a frame limit ensures: the
+    protocol's, else the run's, or where it has none that of Atari.
 
     Args:
         agent: from `load_agent`.

@@ -99,8 +99,8 @@ def said_interval(found: Interval) -> str:
 
 
 def csv_of(report: Report) -> str:
-    """Return the scores of every run as CSV: agent, game, seed, raw and normalised score, minutes of training and of
-    evaluation (empty where nobody noted them), whole or partial.
+    """Return the scores of every run as CSV: agent, game, seed, raw and normalised score, what was scored, env steps,
+    minutes of training and of evaluation (empty where nobody noted them), cores, whole or partial.
     """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")

@@ -52,7 +52,7 @@ def about() -> str:
 
 
 def normalised(game: str, score: float) -> float:
-    """Return a score as 0 for random play and 1 for a person; `game` is one of the 26."""
+    """Return a score as 0 for random play and 1 for a person; KeyError if `game` is none of the 26."""
     found = human_normalised(game, score)
     if found is None:
         raise KeyError(game)

@@ -33,7 +33,7 @@ class RayWorkers:
 
     Args:
         address: of a cluster; None starts one on this machine.
-        at_once: of the runs on a machine of its own; None for as many as there are cores for.
+        at_once: runs where Ray is started on this machine; None for as many as there are cores for.
         cores: of each run.
 
     Raises:
