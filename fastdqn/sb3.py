@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed
 
@@ -32,7 +33,8 @@ _NORM = "max_norm_of_the_average"
 def average(model: Any, timeout: float = 300.0) -> None:
     """Let `model` step by the mean of the gradients of all ranks, which is then clipped, as one rank clips its own.
 
-    Its parameters, targets, temperature and moments become those of rank 0.
+    Its parameters, targets, temperature and moments become those of rank 0, and so do the means and variances of its
+    `VecNormalize`, if it has one; before each update all ranks then get those of what all of them have seen.
 
     Args:
         model: of Stable-Baselines3 (PPO, A2C, DQN, SAC, TD3, DDPG), before `learn`.
@@ -56,12 +58,15 @@ def average(model: Any, timeout: float = 300.0) -> None:
         setattr(model, _NORM, max_norm)
         model.max_grad_norm = math.inf
     optimizers = list(_optimizers(model))
+    seen = [_Moments(one) for one in _statistics(model)] if _world() > 1 else []
     if _world() > 1:
         _begin_alike(model, optimizers)
-    for optimizer in optimizers:
+    for number, optimizer in enumerate(optimizers):
         parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
-        def step(*_: object, parameters: list[Any] = parameters) -> None:
+        def step(*_: object, parameters: list[Any] = parameters, first: bool = number == 0) -> None:
+            for moments in seen if first else ():
+                moments.add_all()
             _average(parameters)
             if max_norm is not None:
                 torch.nn.utils.clip_grad_norm_(parameters, max_norm)
@@ -75,6 +80,50 @@ def _optimizers(model: Any) -> Iterator[Any]:
     owners = (policy, getattr(policy, "actor", None), getattr(policy, "critic", None))
     found = [*(getattr(owner, "optimizer", None) for owner in owners), getattr(model, "ent_coef_optimizer", None)]
     yield from {id(one): one for one in found if one is not None}.values()
+
+
+def _statistics(model: Any) -> list[Any]:
+    """Return the running means and variances by which its environments are normalised."""
+    normalized = getattr(model, "get_vec_normalize_env", lambda: None)()
+    if normalized is None:
+        return []
+    seen = getattr(normalized, "obs_rms", None)
+    return [*(seen.values() if isinstance(seen, dict) else (seen,) if seen is not None else ()), normalized.ret_rms]
+
+
+class _Moments:
+    """A running mean and variance over all ranks, which begins with what rank 0 has.
+
+    Args:
+        statistics: Stable-Baselines3's RunningMeanStd, of this rank.
+    """
+
+    def __init__(self, statistics: Any) -> None:
+        self._statistics = statistics
+        had = _stacked(statistics.mean, statistics.var, statistics.count)
+        dist.broadcast(had, 0)
+        self._keep(*had.numpy())
+
+    def add_all(self) -> None:
+        """Add what all ranks have seen since the last time; all sums are about the mean of then."""
+        mine, mean, var, count = self._statistics, self._mean, self._var, self._count
+        away = mine.mean - mean
+        sums = _stacked(mine.count * away, mine.count * (mine.var + away**2) - count * var, mine.count - count)
+        dist.all_reduce(sums)
+        first, second, seen = sums.numpy()
+        if seen.any():
+            total = count + seen
+            self._keep(mean + first / total, (count * var + second) / total - (first / total) ** 2, total)
+
+    def _keep(self, mean: Any, var: Any, count: Any) -> None:
+        self._mean, self._var, self._count = mean.copy(), var.copy(), float(count.max())
+        mine = self._statistics
+        mine.mean, mine.var, mine.count = mean.copy(), var.copy(), self._count
+
+
+def _stacked(mean: Any, var: Any, count: float) -> Any:
+    """Return three rows of float64, of the mean's shape each."""
+    return torch.from_numpy(np.stack((mean, var, np.full_like(mean, count))).astype(np.float64))
 
 
 def _begin_alike(model: Any, optimizers: list[Any]) -> None:

@@ -6,13 +6,24 @@ import math
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from fastdqn.errors import UserError
 from fastdqn.sb3 import average
 from tests.helpers.ranks import both
-from tests.helpers.sb3_toys import MAX_NORMS, batch, halves, learner_of, model_of, trained
+from tests.helpers.sb3_toys import (
+    MAX_NORMS,
+    Running,
+    batch,
+    halves,
+    learner_of,
+    model_of,
+    normalised,
+    seen_rows,
+    trained,
+)
 
 
 def test_the_clip_is_made_once_before_the_step() -> None:
@@ -90,3 +101,25 @@ def test_the_controls_that_clip_first_or_take_the_sum_are_not(
     """The ranks stay equal all the same; after a clip of its own a loud half counts as much as a quiet one."""
     assert torch.equal(found[0][way, max_norm], found[1][way, max_norm])
     assert (found[0][way, max_norm] - trained(learner_of(max_norm), *batch())).abs().max() > 0.05
+
+
+def test_what_two_ranks_normalise_by_is_what_both_have_seen() -> None:
+    """It begins with what rank 0 has, and is that of all rows so far after each step, whatever observations are."""
+    ranks = both(normalised)
+    alone = [Running((3,), 1.0), Running((), 2.0)]
+    expected: list[list[Any]] = []
+    for first, second in zip(seen_rows(0), seen_rows(1), strict=True):
+        for number, kept in enumerate(alone):
+            kept.update(np.concatenate([first[number], second[number]]))
+        expected.append([one for kept in alone for one in (kept.mean, kept.var, kept.count)])
+    for found in ranks:
+        for had, wanted in zip(found, 2 * expected, strict=True):
+            for one, other in zip(had, wanted, strict=True):
+                np.testing.assert_allclose(one, other, rtol=1e-9)
+
+
+def test_environments_that_are_not_normalised_are_left_alone() -> None:
+    model = model_of(get_vec_normalize_env=lambda: None)
+    average(model)
+    model.policy.weight.grad = torch.zeros(3)
+    model.policy.optimizer.step()

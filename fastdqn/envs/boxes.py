@@ -25,10 +25,15 @@ class BoxEnv(OwnEnv):
     Args:
         name: the id.
         frame_limit: steps that a game may have, beside a limit of its own.
+        drawn: whether somebody watches: some environments take much longer where they could be drawn.
 
     Raises:
         UserError: a package that it needs is missing, or it cannot be learnt from here.
     """
+
+    def __init__(self, name: str, frame_limit: int, drawn: bool = False) -> None:
+        self._drawn = drawn
+        super().__init__(name, frame_limit)
 
     def render(self) -> Any:
         """Return what it looks like now, (H, W, 3) uint8 RGB.
@@ -63,11 +68,13 @@ class BoxEnv(OwnEnv):
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message=".*render_mode.*")  # who watches one without is told so
                 try:
-                    return gymnasium.make(known, render_mode="rgb_array", disable_env_checker=True)
+                    if self._drawn:
+                        return gymnasium.make(known, render_mode="rgb_array", disable_env_checker=True)
                 except gymnasium.error.DependencyNotInstalled:
                     raise
                 except Exception:  # it may be the drawing that it refuses
-                    return gymnasium.make(known, disable_env_checker=True)
+                    pass
+                return gymnasium.make(known, disable_env_checker=True)
         except gymnasium.error.DependencyNotInstalled as error:
             said = f"{plain_said_of(error)}{_extra_for(error)}"
             raise UserError(f"{self.name} needs a package that is missing: {said}.") from error
@@ -103,6 +110,7 @@ class ControlEnv(BoxEnv):
     Args:
         name: the id.
         frame_limit: steps that a game may have, beside a limit of its own.
+        drawn: as of `BoxEnv`.
 
     Raises:
         UserError: a package that it needs is missing, or it cannot be learnt from here.

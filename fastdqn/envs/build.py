@@ -24,11 +24,15 @@ scores.
 
 
 def build_env(
-    game: GameOptions, wrappers: Wrappers = "classic", side: int = 84, continuous: bool | None = False
+    game: GameOptions,
+    wrappers: Wrappers = "classic",
+    side: int = 84,
+    continuous: bool | None = False,
+    drawn: bool = False,
 ) -> PlayEnv:
     """Return `game` behind the wrappers: observations (frame_stack, side, side) uint8, Discrete actions; where vectors
     are shown (D,) float32, and with `continuous` actions (A,) float32 from -1 to 1; with None they are what the
-    environment has.
+    environment has. A registered environment can be drawn if it is to be `drawn`.
 
     The classic wrappers know frames of 84x84 only. An environment of one's own has wrappers of its own, whichever are
     asked for, so that every script shows the same of it.
@@ -40,7 +44,7 @@ def build_env(
         RunError: an environment of one's own failed.
     """
     cv2.setNumThreads(0)
-    env = bare_env(game, continuous)
+    env = bare_env(game, continuous, drawn)
     if isinstance(env, BoxEnv):
         return classic.ScoreKeeper(env)
     if isinstance(env, OwnEnv):
@@ -68,7 +72,7 @@ def build_described(
     return build_env(game, wrappers, side, continuous), describe(game, how or wrappers, fewest)
 
 
-def bare_env(game: GameOptions, continuous: bool | None = False) -> classic.FrameEnv:
+def bare_env(game: GameOptions, continuous: bool | None = False, drawn: bool = False) -> classic.FrameEnv:
     """Return the emulator, a registered environment, or one of one's own, as a Gymnasium environment with one frame for
     each step.
 
@@ -83,7 +87,7 @@ def bare_env(game: GameOptions, continuous: bool | None = False) -> classic.Fram
     if registered is not None:
         _check_as_it_is(registered, game)
         kind = EitherEnv if continuous is None else ControlEnv if continuous else BoxEnv
-        return kind(registered, game.frame_limit)
+        return kind(registered, game.frame_limit, drawn)
     if games.is_custom(game.name):
         env = OwnEnv(game.name, game.frame_limit)
         _check_asked(env, game)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import math
 import os
 import sysconfig
 import traceback
@@ -104,15 +105,15 @@ class OwnEnv(gymnasium.Env[Any, Any]):
         self._frames += 1
         try:
             given = self._given(action)
-            shown, reward, terminated, truncated, info = self.env.step(given)
-            seen = self._seen(shown)
+            shown, said, terminated, truncated, info = self.env.step(given)
+            seen, reward = self._seen(shown), _number(said)
             # of actions that are no numbers the agent is to blame, whose run says so when it looks at its weights
             if np.isfinite(given).all():
-                if not abs(float(reward)) <= LARGEST:
+                if not abs(reward) <= LARGEST:
                     raise ValueError(f"its reward is {reward}")
                 self._check_numbers(seen)
             truncated = bool(truncated) or self._frames >= self._limit
-            return seen, float(reward), bool(terminated), truncated, info
+            return seen, reward, bool(terminated), truncated, info
         except (Exception, SystemExit) as error:
             raise self._failure("step", error) from error
 
@@ -200,6 +201,14 @@ class WholePicture(gymnasium.ObservationWrapper[Any, Any, Any]):
         frame = self._store.new()
         cv2.resize(gray, self._size, dst=frame[0], interpolation=cv2.INTER_AREA)
         return frame
+
+
+def _number(reward: Any) -> float:
+    """Return a reward, which may be an array of one number."""
+    shape = np.shape(reward)
+    if math.prod(shape) != 1:
+        raise ValueError(f"its reward has the shape {shape}")
+    return float(np.asarray(reward).item() if shape else reward)
 
 
 def _close(env: gymnasium.Env[Any, Any]) -> None:

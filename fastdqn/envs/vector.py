@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from fastdqn.cgroup import available_memory
 from fastdqn.envs.frames import shown_rows
+from fastdqn.envs.rerun import LONGEST
 from fastdqn.errors import RunError, UserError
 from fastdqn.options.game import GameOptions
 from fastdqn.seeds import game_seed
@@ -138,6 +139,7 @@ class AtariVector(NothingUnfinished):
         self._resets = np.zeros(num_envs, np.int64)  # of each game since it was seeded
         self.newest: NDArray[Any] = np.zeros((num_envs, side, side), np.uint8)
         self._anew = np.zeros(num_envs, bool)  # games that have replaced others, which nobody has been told yet
+        self._too_long = np.zeros(num_envs, bool)  # games of which not all actions are remembered
         self._playing = False  # actions are in flight
 
     def reset(self) -> Frame:
@@ -146,7 +148,7 @@ class AtariVector(NothingUnfinished):
             self._playing = False
         frames, info = self.env.reset(seed=self.seeds)
         self._score[:] = 0.0
-        self._truncated[:] = self._anew[:] = False
+        self._truncated[:] = self._anew[:] = self._too_long[:] = False
         self._resets[:] = self._since[:] = 0
         self._sent.clear()
         self._note(info)
@@ -166,10 +168,11 @@ class AtariVector(NothingUnfinished):
         self._playing = True
         if self._repeats:
             self._sent.append(actions.astype(np.uint8))
+            if len(self._sent) > LONGEST:
+                self._give_up()
 
     def recv(self) -> VectorStep:
-        """Raises ValueError if no actions are in flight, where the emulator would wait for ever; RunError if it failed.
-        """
+        """Raises ValueError if no actions are in flight (it would wait for ever), RunError if an emulator fails."""
         if not self._playing:
             raise ValueError("no actions have been sent")
         self._playing = False
@@ -189,6 +192,7 @@ class AtariVector(NothingUnfinished):
             self._score[reset] = 0.0
             self._resets[reset] += 1
             self._since[reset] = len(self._sent)
+            self._too_long[reset] = False
             self._forget()
         self._score += reward
         self._begin, self._length, self._truncated = begin, length, truncated
@@ -202,6 +206,13 @@ class AtariVector(NothingUnfinished):
         return VectorStep(
             self.newest, np.sign(raw) if self._clip else raw, terminated, truncated & ~terminated, reset, episodes
         )
+
+    def _give_up(self) -> None:
+        """Forget what the longest games were sent: they begin anew when a run is resumed."""
+        longest = len(self._sent) - self._since > LONGEST
+        self._too_long |= longest
+        self._since[longest] = len(self._sent)
+        self._forget()
 
     def _forget(self) -> None:
         """Drop the actions that no running game needs, once there are many."""
@@ -227,7 +238,7 @@ class AtariVector(NothingUnfinished):
             "scores": copied(self._score),
             "truncated": copied(self._truncated),
             "frames": copied(self.newest),
-            "anew": copied(self._anew),
+            "anew": copied(self._anew | self._too_long),
         }
 
     def load(self, state: Mapping[str, Any]) -> NDArray[np.bool_]:
@@ -257,6 +268,7 @@ class AtariVector(NothingUnfinished):
         self._note(info)
         self.newest = frames
         self._anew = differs
+        self._too_long[:] = False
         self._score[differs] = 0.0
         self._truncated[differs] = False
         self._since[differs] = len(self._sent)

@@ -75,7 +75,7 @@ class Records:
             "updates": counters.updates,
             "samples": counters.samples,
             **counters.values,
-            **{name: value if math.isfinite(value) else None for name, value in metrics.items()},
+            **_written(metrics),
             "env_steps_per_s": env_steps_per_s,
             "policy_lag": policy_lag,
             "rss_bytes": counters.rss,
@@ -98,7 +98,9 @@ class Records:
 
     def report(self, scalars: Mapping[str, float], histograms: Mapping[str, Histogram], env_steps: int) -> None:
         """Write what is inside a learner."""
-        self._write("reports.jsonl", {"elapsed": round(process.elapsed(), 3), "env_steps": env_steps, **scalars})
+        self._write(
+            "reports.jsonl", {"elapsed": round(process.elapsed(), 3), "env_steps": env_steps, **_written(scalars)}
+        )
         self._log(scalars, env_steps)
         for name, histogram in histograms.items():
             self._board.add_histogram(name, histogram, env_steps)
@@ -185,3 +187,8 @@ class Records:
     def _open(self, name: str) -> TextIO:
         self._lines[name] = (self._folder / name).open("a", encoding="utf-8", buffering=1)
         return self._lines[name]
+
+
+def _written(values: Mapping[str, float]) -> dict[str, float | None]:
+    """Return what JSON can hold: None for what is no number, or infinite."""
+    return {name: value if math.isfinite(value) else None for name, value in values.items()}

@@ -78,7 +78,8 @@ def play_fresh(run: FinishedRun) -> None:
             again = f"fastdqn evaluate {terminal.typed(run.folder)}{games.named_again(run.game)}"
             console.print(f"its fresh games were played when it was solved; {again} plays others", soft_wrap=True)
         return
-    torch.set_num_threads(process.cores())
+    threads = run.options.threads or process.cores()
+    torch.set_num_threads(threads)
     try:
         with saving(run.folder):
             lock = hold(run.folder)  # another process may resume it meanwhile
@@ -87,7 +88,7 @@ def play_fresh(run: FinishedRun) -> None:
         return
     try:
         try:
-            _play(run, left, summary, console)
+            _play(run, left, summary, threads, console)
         except (UserError, RunError) as error:  # no agent that can be evaluated, or games that cannot be made
             console.print(f"no fresh games: {error}", soft_wrap=True)
         with saving(run.folder):
@@ -96,7 +97,9 @@ def play_fresh(run: FinishedRun) -> None:
         let_go(run.folder, lock)
 
 
-def _play(run: FinishedRun, left: Sequence[Examination], summary: dict[str, Any], console: Console) -> None:
+def _play(
+    run: FinishedRun, left: Sequence[Examination], summary: dict[str, Any], threads: int, console: Console
+) -> None:
     """Play what is left of the examinations, and write their means into `summary`.
 
     Raises:
@@ -113,7 +116,7 @@ def _play(run: FinishedRun, left: Sequence[Examination], summary: dict[str, Any]
             noisy = agent.options.parts is not None and agent.options.parts.noisy
             chance = noisy or agent.options.actor_critic  # of its own
             epsilon = 0.0 if chance and one.protocol == "training" else one.epsilon
-            score = _played(agent, one, count, epsilon, seed + number, console)
+            score = _played(agent, one, count, epsilon, seed + number, threads, console)
             if score.stopped:
                 console.print(
                     f"the fresh games were stopped; fastdqn evaluate {terminal.typed(run.folder)}{own} "
@@ -137,7 +140,9 @@ def confirms(score: Score, stop_score: float | None) -> bool:
     return found["mean"] >= stop_score - ERRORS * (found["standard_error"] or 0.0)
 
 
-def _played(agent: Agent, one: Examination, count: int, epsilon: float, seed: int, console: Console) -> Score:
+def _played(
+    agent: Agent, one: Examination, count: int, epsilon: float, seed: int, threads: int, console: Console
+) -> Score:
     with terminal.counting(console, f"{count} fresh games, off the clock", count) as watch:
         return evaluate(
             agent,
@@ -148,7 +153,7 @@ def _played(agent: Agent, one: Examination, count: int, epsilon: float, seed: in
             epsilon=epsilon,
             stop=lambda: "interrupted" if process.stop_signal() else None,
             watch=watch,
-            threads=process.cores(),
+            threads=threads,
         )
 
 

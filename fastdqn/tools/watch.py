@@ -74,7 +74,7 @@ def record(agent: Agent, out: Path, seed: int, epsilon: float, values: bool, max
     if not os.access(out.parent, os.W_OK):
         raise RunError(f"The video {out} cannot be written: {out.parent} is read-only.")
     game = dataclasses.replace(agent.options.game, clip_rewards=False)
-    env = build_env(game, agent.wrappers or "opencv", side_of(agent.options), agent.options.continuous)
+    env = build_env(game, agent.wrappers or "opencv", side_of(agent.options), agent.options.continuous, drawn=True)
     if ending == ".gif":
         max_env_steps = min(max_env_steps, GIF_ENV_STEPS)
     stands = [Watched(0.0, 0, False)]

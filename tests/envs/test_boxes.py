@@ -122,6 +122,15 @@ def test_an_id_with_its_module_is_known_without_being_imported(name: str) -> Non
 def test_an_environment_that_takes_no_render_mode_is_played() -> None:
     for name in ("PlainToy-v0", "DarkToy-v0"):
         assert many(name, 2).reset().tolist() == [[1, 0], [1, 0]]
+        assert build_env(game_of(name), drawn=True).reset(seed=0)[0].tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("continuous", [False, True])
+def test_only_what_is_watched_can_be_drawn(continuous: bool) -> None:
+    """LunarLander keeps all sparks of its engines, to be drawn, and slows down with each."""
+    name = "Pendulum-v1" if continuous else "CartPole-v1"
+    made: Any = [build_env(game_of(name), continuous=continuous, drawn=drawn) for drawn in (False, True)]
+    assert [env.unwrapped.env.unwrapped.render_mode for env in made] == [None, "rgb_array"]
 
 
 @pytest.mark.usefixtures("registered")
@@ -267,7 +276,7 @@ def test_an_error_of_the_environment_is_one_sentence() -> None:
 
 @pytest.mark.usefixtures("registered")
 def test_what_it_looks_like() -> None:
-    env: Any = bare_env(game_of("StairsToy-v0"))
+    env: Any = bare_env(game_of("StairsToy-v0"), drawn=True)
     env.reset(seed=0)
     env.step(0)
     assert env.render().tolist() == np.full((6, 10, 3), 1).tolist()

@@ -240,7 +240,7 @@ def test_without_pygame_one_sentence_says_how_to_get_it(
     name: str, continuous: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pygame", None)  # importing it fails, as where it is not installed
-    env: Any = bare_env(game_of(name), continuous=continuous)
+    env: Any = bare_env(game_of(name), continuous=continuous, drawn=True)
     env.reset(seed=0)
     with pytest.raises(UserError) as caught:
         env.render()
@@ -255,7 +255,7 @@ def test_any_package_that_is_missing_for_drawing_is_named() -> None:
             raise ModuleNotFoundError("No module named 'easel.oil'", name="easel.oil")
 
     with registered(Painted=Painted):
-        env: Any = bare_env(game_of("Painted-v0"), continuous=True)
+        env: Any = bare_env(game_of("Painted-v0"), continuous=True, drawn=True)
         env.reset(seed=0)
         with pytest.raises(UserError) as caught:
             env.render()
@@ -279,7 +279,7 @@ def test_a_missing_display_is_one_sentence(module: str, said: str) -> None:
 
     Blind.__module__ = module
     with registered(Blind=Blind):
-        env: Any = bare_env(game_of("Blind-v0"), continuous=True)
+        env: Any = bare_env(game_of("Blind-v0"), continuous=True, drawn=True)
         env.reset(seed=0)
         with pytest.raises(RunError, match=said) as caught:
             env.render()

@@ -295,6 +295,21 @@ def test_a_reward_that_is_no_number_is_one_sentence(reward: float) -> None:
         env.step(0)
 
 
+def test_a_reward_may_be_an_array_of_one_number() -> None:
+    rewards: list[Any] = [np.array([0.5]), np.array(2), np.float32(0.25), True, np.array([1.0, 2.0])]
+
+    class Paid(Dots):
+        def step(self, action: Any) -> Any:
+            shown, _, *others = super().step(action)
+            return shown, rewards.pop(0), *others
+
+    env = build_env(game_of(Paid))
+    env.reset(seed=0)
+    assert [env.step(0)[1] for _ in range(4)] == [0.5, 2.0, 0.25, 1.0]
+    with pytest.raises(RunError, match=r"failed in step: ValueError: its reward has the shape \(2,\)\.$"):
+        env.step(0)
+
+
 def test_an_environment_that_leaves_is_one_sentence() -> None:
     class Leaves(Dots):
         def step(self, action: Any) -> Any:

@@ -239,6 +239,31 @@ def test_to_receive_what_nobody_sent_raises_instead_of_blocking() -> None:
         AtariVector("pong", GAME, 0, SEED, threads=1)
 
 
+def test_games_that_are_too_long_are_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their actions would fill the memory of a run whose games never end. They begin anew; the others do not."""
+    monkeypatch.setattr(vector, "LONGEST", 100)
+    made = [AtariVector("breakout", GameOptions(max_frames=700), 2, SEED, threads=1) for _ in range(2)]
+    there, here = made
+    there.reset()
+    most, begun = 0, 0
+    for row in range(500):
+        there.send(np.array([0, row % 4]))  # the first waits for its ball, the second plays
+        begun = row if there.recv().reset[0] else begun
+        most = max(most, len(there._sent))
+        if row == begun + 120:
+            state = there.state()
+            break
+    assert most <= 101
+    assert state["anew"].tolist() == [True, False]
+    assert here.load(state).tolist() == [True, False]
+    there.send(np.array([0, 1]))
+    here.send(np.array([0, 1]))
+    shown, again = there.recv(), here.recv()
+    np.testing.assert_array_equal(shown.frames[1], again.frames[1])
+    assert again.reset.tolist() == [True, False]
+    assert here.state()["anew"].tolist() == [False, False]
+
+
 @pytest.mark.parametrize(("threads", "asked"), [(1, 1), (3, 3), (9, 4)])
 def test_the_emulators_have_as_many_threads_as_they_are_given(
     threads: int, asked: int, monkeypatch: pytest.MonkeyPatch

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import torch
 
 from fastdqn import sb3
@@ -83,4 +84,46 @@ def halves(ranks: Ranks) -> dict[tuple[str, float | None], torch.Tensor]:
             model = learner_of(max_norm, ranks.rank)
             prepare(model)
             found[way, max_norm] = trained(model, inputs, targets)
+    return found
+
+
+class Running:
+    """A running mean and variance of all rows that it has seen, as Stable-Baselines3's RunningMeanStd says it."""
+
+    def __init__(self, shape: tuple[int, ...], before: float) -> None:
+        self.mean: Any = np.full(shape, before)
+        self.var: Any = np.full(shape, before**2)
+        self.count = 10.0 * before
+
+    def update(self, rows: Any) -> None:
+        total = self.count + len(rows)
+        mean = (self.count * self.mean + rows.sum(axis=0)) / total
+        second = self.count * (self.var + self.mean**2) + (rows**2).sum(axis=0)
+        self.mean, self.var, self.count = mean, second / total - mean**2, total
+
+
+def seen_rows(rank: int) -> list[tuple[Any, Any]]:
+    """Return what a rank sees between two updates: observations (T, 3) and returns (T,), none before the last."""
+    rng = np.random.default_rng(rank)
+    counts = (5, 8, 0) if rank == 0 else (7, 1, 0)
+    return [(rng.normal(4.0 + rank, 2.0, (count, 3)), rng.normal(-50.0, 9.0, count)) for count in counts]
+
+
+def normalised(ranks: Ranks) -> list[list[Any]]:
+    """Return mean, variance and count of observations, by one name and by two, and of returns, after each update."""
+    found: list[list[Any]] = []
+    for by_names in (False, True):
+        began = Running((3,), 1.0 + ranks.rank)
+        returns = Running((), 2.0 + ranks.rank)
+        observations: Any = {"a": began, "b": Running((3,), 3.0)} if by_names else began
+        model = learner_of(None, ranks.rank)
+        environments = SimpleNamespace(obs_rms=observations, ret_rms=returns)
+        model.get_vec_normalize_env = lambda environments=environments: environments
+        sb3.average(model)
+        for rows, sums in seen_rows(ranks.rank):
+            began.update(rows)
+            returns.update(sums)
+            model.policy.optimizer.step()
+            had = [one for kept in (began, returns) for one in (kept.mean, kept.var, kept.count)]
+            found.append([np.array(one) for one in had])
     return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from pathlib import Path
 
 import pytest
@@ -21,3 +23,11 @@ def test_logs_whose_lines_end_elsewhere_are_not_cut(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"episodes\.jsonl is not as the run wrote it"):
         logs.check(sizes)
     logs.close({})
+
+
+def test_what_is_no_number_is_null(tmp_path: Path) -> None:
+    logs = Records(tmp_path, [], print)
+    logs.report({"held_out/mean_q": math.nan, "held_out/max_q": math.inf, "held_out/min_q": 0.5}, {}, 7)
+    logs.close({})
+    line = json.loads((tmp_path / "reports.jsonl").read_text(encoding="utf-8"), parse_constant=pytest.fail)
+    assert [line[f"held_out/{name}_q"] for name in ("mean", "max", "min")] == [None, None, 0.5]

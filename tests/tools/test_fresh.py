@@ -22,7 +22,7 @@ SOLVED_AT_ONCE = ("--game", TOY_CATCH, "--stop-score", "-2", *SHORT, "--max-env-
 
 
 def run_of(folder: Path, reason: str, games: int = 5, game: str = "pong", score: float = 18.0) -> Any:
-    options = SimpleNamespace(fresh_games=games, seed=3, stop_score=score)
+    options = SimpleNamespace(fresh_games=games, seed=3, stop_score=score, threads=1)
     return SimpleNamespace(folder=folder, reason=reason, options=options, device="cpu", game=game)
 
 
@@ -103,8 +103,8 @@ def test_the_fresh_games_alone_confirm_a_run(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "summary.json").write_text("{}")
     asked: list[tuple[Any, ...]] = []
 
-    def played(_: Any, one: Any, count: int, epsilon: float, seed: int, __: Any) -> Score:
-        asked.append((one.name, count, epsilon, seed))
+    def played(_: Any, one: Any, count: int, epsilon: float, seed: int, threads: int, __: Any) -> Score:
+        asked.append((one.name, count, epsilon, seed, threads))
         return Score([EpisodeEnd(19.0 if one.name == "fresh" else 5.0, 100, False)] * 3, 75, 1.0, None)
 
     agent = SimpleNamespace(options=SimpleNamespace(parts=None, actor_critic=False))
@@ -115,6 +115,7 @@ def test_the_fresh_games_alone_confirm_a_run(tmp_path: Path, monkeypatch: pytest
     assert (found["fresh"]["mean"], found["nature"]["mean"], found["confirmed"]) == (19.0, 5.0, True)
     assert [one[:3] for one in asked] == [("fresh", 5, 0.02), ("nature", 30, 0.05)]
     assert asked[0][3] != asked[1][3]
+    assert [one[4] for one in asked] == [1, 1]  # as the run has
 
 
 def test_games_that_cannot_be_made_leave_the_run_solved(
