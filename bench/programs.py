@@ -57,6 +57,6 @@ def exit_code(work: Callable[[], int]) -> int:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
     except OSError as error:
-        where = f" to {error.filename}" if error.filename else ""
-        print(f"error: Cannot write{where}: {error.strerror or error}.", file=sys.stderr)
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"error: {where}{error.strerror or error}.", file=sys.stderr)
         return 1

@@ -27,7 +27,7 @@ from fastdqn.envs.build import PlayEnv, Wrappers, build_described, build_env, sp
 from fastdqn.envs.in_flight import InFlight
 from fastdqn.envs.many import build_games, num_envs_of
 from fastdqn.envs.vector import VectorEnv, check_num_envs
-from fastdqn.errors import UserError
+from fastdqn.errors import UserError, counted
 from fastdqn.execution.devices import describe_device, prepare_device
 from fastdqn.execution.first_calls import first_calls
 from fastdqn.execution.graphs import Graphed
@@ -339,8 +339,8 @@ def check_games(
     most = run.max_env_steps
     if dqn.replay_initial < dqn.n_step * count:
         raise UserError(
-            f"--replay-initial {dqn.replay_initial} is too little for {count} games at once, whose windows of "
-            f"{dqn.n_step} env steps must be complete before the first update; it must be at least "
+            f"--replay-initial {dqn.replay_initial} is too little for {counted(count, 'game')} at once, whose windows "
+            f"of {dqn.n_step} env steps must be complete before the first update; it must be at least "
             f"{dqn.n_step * count}."
         )
     if returns is not None:

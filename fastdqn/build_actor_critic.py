@@ -222,7 +222,7 @@ def _elsewhere(
 ) -> ActorCriticElsewhere:
     """Return what learns here; `build` makes a player there, with so many samples a piece."""
     count, each = players.players or 1, vector.num_envs or GAMES
-    check_num_envs(count * each)
+    check_num_envs(count * each, among=count)
     device, seeds = prepare_device(run.device, run.cuda, run.threads), seeds_of(run.seed)
     turns = "which wait for updates" if players.synchronous else "which play on during updates"
     who = f"{each} games at once in each of {count} player process{'es' if count > 1 else ''}, {turns}"

@@ -82,7 +82,7 @@ def sessions_elsewhere(
     asked = None if run.device == "auto" else run.device  # a GPU is no choice here
     device, seeds = prepare_device(asked, run.cuda, run.threads), seeds_of(run.seed)
     count, each = sessions.sessions or 1, vector.num_envs or 1
-    check_num_envs(count * each)
+    check_num_envs(count * each, among=count)
     of_each = "one game" if each == 1 else f"{each} games at once"
     who = f"{of_each} in each of {count} session process{'es' if count > 1 else ''}"
     env, note = build_described(game, "opencv", vector.frame_size, who, continuous=True)  # to be asked what it is

@@ -58,6 +58,11 @@ def available_memory() -> int:
     return free if left is None else min(free, left)
 
 
+def what_fits(option: str, most: int) -> str:
+    """Return a few words on the largest value of `option` for which there is memory."""
+    return f"{option} {most} would fit" if most > 0 else "not even one would fit"
+
+
 def _groups(controller: str) -> Iterator[Path]:
     """Yield the folders of this process's group that limit what `controller` does, and of those that it is in."""
     with contextlib.suppress(OSError, ValueError):

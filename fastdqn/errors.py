@@ -58,6 +58,11 @@ def shortage_of(error: Exception) -> str | None:
     return "the memory did not suffice" if short else None
 
 
+def counted(number: int, unit: str) -> str:
+    """Return a number of things, such as "1 game" or "1,200 games"."""
+    return f"{number:,} {unit}{'' if number == 1 else 's'}"
+
+
 def listed(words: Sequence[object]) -> str:
     """Return `words` one after the other; of many the first, and how many more there are."""
     more = [f"{len(words) - _NAMED} more"] if len(words) > _NAMED + 1 else []

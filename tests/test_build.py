@@ -151,7 +151,7 @@ def test_gamma_moves_while_the_learning_rate_does() -> None:
     assert options.freeze.describe(None, 0.99)[0].startswith("gamma stays until")
     with pytest.raises(UserError, match=r"^--final-gamma must be at least 0 and below 1, not 1"):
         parse("11_pong_in_seconds", "--final-gamma", "1")
-    with pytest.raises(UserError, match=r"^--final-gamma moves 1 - gamma by a factor, which leaves --gamma 1"):
+    with pytest.raises(UserError, match=r"^--final-gamma needs a --gamma below 1, as 1 - gamma"):
         parse("11_pong_in_seconds", "--gamma", "1")
 
 

@@ -17,6 +17,8 @@ from fastdqn import build
 from fastdqn.algorithms.dqn import PROGRESS
 from fastdqn.algorithms.exploration import epsilons_at
 from fastdqn.cli.scripts import parse
+from fastdqn.envs.build import build_env, spaces_of
+from fastdqn.errors import UserError
 from fastdqn.options.dqn import DQNOptions, PaceOptions
 from fastdqn.options.game import GameOptions, VectorOptions
 from fastdqn.options.run import RunOptions
@@ -24,6 +26,8 @@ from fastdqn.runs.run import Run
 from fastdqn.tools.labels import grouped
 from fastdqn.tools.plot import draw_curves
 from fastdqn.tools.reading import read_run
+from tests.helpers import reinforce as reinforce_module
+from tests.helpers import scripts
 from tests.helpers.averaged import Averaged
 from tests.helpers.learners import learner_of, random_batch
 from tests.helpers.reinforce import Reinforce, ReinforceOptions
@@ -81,6 +85,14 @@ def test_a_second_algorithm_learns(tmp_path: Path) -> None:
     assert sum(scores[:100]) / 100 < -0.3
     assert sum(scores[-100:]) / 100 > 0.3
     assert records(run, "speed.jsonl")[-1]["entropy"] < 1.0
+
+
+def test_a_script_of_ones_own_plays_environments_with_vectors() -> None:
+    """Unless it learns by deep Q-learning, whose networks here take pictures."""
+    found = parse(reinforce_module.Options, "", ["--game", "cartpole-v1"], script="reinforce")
+    assert spaces_of(build_env(found.game)) == ((4,), 2)
+    with pytest.raises(UserError, match="agents that learn the values of actions learn from pictures here"):
+        scripts.parse("09_cuda_graph", "--game", "CartPole-v1")
 
 
 def test_its_steps_of_a_game_that_is_lost_go() -> None:

@@ -19,8 +19,8 @@ def test_options_visit_few_files_and_return_to_none_twice(script: str) -> None:
     way = way_of(script)
     ranked = "fastdqn/runs/ranked.py" in way  # over ranks: two files more, what they are and what their runs are
     resets = "fastdqn/algorithms/resets.py" in way  # one more, which has these options to itself
-    assert len(way) <= 10 + 2 * ranked + resets, way
-    assert max(way.values()) <= 2, way
+    assert len(way) <= 10 + 2 * ranked + resets, f"options go through more files: {way}; pass a value on, not its group"
+    assert max(way.values()) <= 2, f"options come back to a file: {way}; pass a value on, not its group"
 
 
 def test_the_way_is_really_followed() -> None:

@@ -241,7 +241,7 @@ class DQNLearner(NothingUnfinished):
                 for weight, new in zip(network.parameters(), fresh.parameters(), strict=True):
                     weight.lerp_(new.to(self.device), 1.0 - keep if id(weight) in kept else 1.0)
             for moments in self.group.optimizer.state.values():
-                for value in moments.values():
+                for value in moments.values():  # which Adam and RMSProp begin with 0
                     value.zero_()
         self._keep_up()  # now: a graph would not
 

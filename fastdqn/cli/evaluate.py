@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fastdqn import process
 from fastdqn.cli.folders import DEMO, RUNS, RunFolders, folders_of, leave_out
-from fastdqn.errors import RunError, UserError
+from fastdqn.errors import RunError, UserError, counted
 from fastdqn.options.fields import above_zero, at_least, between
 from fastdqn.terminal import complain, say
 
@@ -118,7 +118,7 @@ def _about(agent: Agent, protocol: str) -> str:
 
 def _changed(options: Evaluate) -> str:
     """Return what else was asked for than the protocol says."""
-    said = [] if options.episodes is None else [f"{options.episodes:,} games"]
+    said = [] if options.episodes is None else [counted(options.episodes, "game")]
     said += [] if options.env_steps is None else [f"games that begin within {options.env_steps:,} env steps"]
     said += [] if options.epsilon is None else [f"epsilon {options.epsilon:g}"]
     return f"; here {', '.join(said)}" if said else ""
@@ -160,7 +160,7 @@ def _evaluated(agent: Agent, run: Path, options: Evaluate) -> float | None:
     def show(done: int, steps: int) -> None:
         if time.monotonic() - shown[0] > 5.0:
             shown[0] = time.monotonic()
-            say(f"{done} games, {steps:,} env steps")
+            say(f"{counted(done, 'game')}, {steps:,} env steps")
 
     score = play(
         agent,
@@ -196,7 +196,7 @@ def _sentence(found: Mapping[str, Any]) -> str:
         return f"no game has finished in {found['env_steps']:,} env steps ({found['stopped']}): there is no score"
     error, human, stopped = found["standard_error"], found["human_normalised"], found["stopped"]
     return (
-        f"{found['games']} games, {found['env_steps']:,} env steps: mean {found['mean']:.2f}"
+        f"{counted(found['games'], 'game')}, {found['env_steps']:,} env steps: mean {found['mean']:.2f}"
         f"{'' if error is None else f' (standard error {error:.2f})'}, median {found['median']:,.10g}"
         f"{'' if human is None else f', {100 * human:.1f}% of the way from random play to a person'}"
         f"{f'; stopped early ({stopped})' if stopped else ''}"

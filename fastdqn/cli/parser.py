@@ -117,7 +117,11 @@ def _mistake(sentence: str, words: Sequence[str], command: Any, program: str | N
                 takes = takes.replace("whole number", f"whole number ({float(said):.0f})")
             return f"{option.flag} takes {takes}, not {said}"
     elif sentence.startswith("Missing"):
-        needed = [option.flag for option in options.values() if option.needed]
+        # an argument without a name is told by the beginning of its help
+        lacks = [
+            one.flag for one in options.values() if one.needed and (one.flag in sentence or one.about[:25] in sentence)
+        ]
+        needed = lacks or [option.flag for option in options.values() if option.needed]
         needs = f"{f'{program} {command_name(command)}' if program else 'It'} needs {' and '.join(needed)}"
         return needs if needed else sentence
     return sentence
@@ -141,14 +145,15 @@ def _unknown(unknown: Sequence[str], command: Any, elsewhere: str, others: Mappi
             return f"There is no option {first} here; {words} has it."
     known = answer(first, flags)
     if known is not None:
-        return known
+        return f"{known} {elsewhere}".rstrip()
     if first.startswith("--no-") and f"--{first[5:]}" in flags:
         return f"There is no option {first}, only --{first[5:]}."
     meant = difflib.get_close_matches(first, [*flags, *(f"--no-{flag[2:]}" for flag in flags)], n=1, cutoff=0.75)
     if not meant and "--game" in flags and _is_game(first):
         meant = [f"--game {first}"]
     hint = f"did you mean {meant[0]}?" if meant else "--help lists all options."
-    return f"Unrecognized options: {listed(unknown)}; {hint} {elsewhere}".rstrip()
+    what = f"There is no option {first}" if first.startswith("-") else f"Nothing takes {listed(unknown)} here"
+    return f"{what}; {hint} {elsewhere}".rstrip()
 
 
 def _is_game(word: str) -> bool:

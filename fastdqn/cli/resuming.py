@@ -118,8 +118,8 @@ def _refuse_changes(saved: Any, options: Any, where: str) -> None:
             if new != old and changes_learning(field):
                 flag = flag_of(now.__class__, field.name)
                 raise UserError(
-                    f"{flag} {new} contradicts the checkpoint {where}, which has {old}; it cannot change in the middle "
-                    "of a run."
+                    f"{_typed(flag, new)} contradicts the checkpoint {where}, which has {_typed(flag, old)}; it cannot "
+                    "change in the middle of a run."
                 )
 
 
@@ -129,3 +129,8 @@ def _with_game_of(saved: Any, words: list[str]) -> list[str]:
     if game is not None and game.strip().lower() == own.strip().lower():
         return [*words, "--game", own]
     return words
+
+
+def _typed(flag: str, value: Any) -> str:
+    """Return an option as it is typed."""
+    return {True: flag, False: f"--no-{flag[2:]}"}[value] if isinstance(value, bool) else f"{flag} {value}"

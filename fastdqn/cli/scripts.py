@@ -170,8 +170,8 @@ def _defaults(options_type: type[OptionsT], words: Sequence[str], game: str, dev
     named, had = value_of("--game", words) or game, groups_of(defaults)
     if had.continuous:
         games.control_id(named)  # raises the sentence for what it is not
-    custom = not games.is_atari(named) if had.actor_critic else games.is_custom(named) and not games.is_own_id(named)
-    rom = (games.registered_id(named) or named) if custom else games.rom_of(named, had.actor_critic)
+    custom = games.is_custom(named) and not games.is_own_id(named) if had.dqn else not games.is_atari(named)
+    rom = (games.registered_id(named) or named) if custom else games.rom_of(named, had.dqn is None)
     agent, variant, protocol = (value_of(option, words) for option in ("--agent", "--variant", "--protocol"))
     if agent in AGENTS:
         _check_has(had, cast(AgentName, agent))

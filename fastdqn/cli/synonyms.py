@@ -5,7 +5,7 @@ The names are those of CleanRL, Stable-Baselines3 and its zoo, Dopamine, Tiansho
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 
@@ -19,7 +19,7 @@ class Synonym(NamedTuple):
 
 
 _ENV_STEPS = "which counts env steps, of 4 frames each in Atari's games"
-_FRAMES = "which counts env steps of 4 frames each: a quarter of the frames"
+_FRAMES = "which counts env steps, of --frame-skip frames each"
 _DECAY = "the env steps in which epsilon falls by 1, not a share of the run"
 _SYNC = "which counts env steps, not updates"
 _EVERY = "train-frequency train-freq update-frequency update-freq update-period replay-frequency"
@@ -28,8 +28,10 @@ _TABLE = (
     Synonym("--agent", "algo alg"),
     Synonym("--max-env-steps", "total-timesteps total-steps num-timesteps n-timesteps timesteps", _ENV_STEPS),
     Synonym("--rollout-steps", "num-steps n-steps", "which counts the steps of each game"),
+    Synonym("--n-step", "num-steps", "which counts the steps of each game", "--value-weight"),
     Synonym("--max-env-steps", "num-steps max-steps max-timesteps t-max", _ENV_STEPS),
-    Synonym("--max-env-steps", "total-frames num-frames max-num-frames", _FRAMES),
+    Synonym("--max-env-steps", "total-frames num-frames max-num-frames", _FRAMES, "--frame-skip"),
+    Synonym("--max-env-steps", "total-frames num-frames max-num-frames", "which counts env steps"),
     Synonym("--max-minutes", "max-time time-limit minutes", "which counts from the start of the process"),
     Synonym("--stop-score", "target-score reward-threshold solved-score target-reward"),
     Synonym("--learning-rate", "lr adam-lr step-size"),
@@ -78,7 +80,13 @@ _TABLE = (
     Synonym("--episodic-life", "terminal-on-life-loss terminal-on-loss-of-life"),
     Synonym("--clip-rewards", "clip-reward reward-clip reward-clipping"),
     Synonym("--full-action-set", "full-action-space"),
-    Synonym("--max-frames", "max-episode-length max-episode-steps max-episode-frames", "in frames, 4 an env step"),
+    Synonym(
+        "--max-frames",
+        "max-episode-length max-episode-steps max-episode-frames",
+        "which counts frames, --frame-skip to an env step",
+        "--frame-skip",
+    ),
+    Synonym("--max-frames", "max-episode-length max-episode-steps max-episode-frames", "which counts env steps"),
     Synonym("--cuda", "gpu use-cuda use-gpu enable-cuda"),
     Synonym("--device", "cpu no-gpu disable-cuda accelerator", "as in --device cpu"),
     Synonym("--threads", "num-threads n-threads torch-threads"),
@@ -90,11 +98,23 @@ _TABLE = (
     Synonym("--checkpoint-env-steps", "save-freq save-interval checkpoint-interval checkpoint-freq"),
     Synonym("--log-seconds", "log-interval log-freq print-freq", "which counts seconds"),
 )
-SYNONYMS: dict[str, list[Synonym]] = {}
-"""By the name that an option has elsewhere; of several the first that there is."""
-for _synonym in _TABLE:
-    for _other in _synonym.others.split():
-        SYNONYMS.setdefault(f"--{_other}", []).append(_synonym)
+_OF_COMMANDS = (
+    Synonym("--device", "cuda gpu use-cuda use-gpu enable-cuda", "as in --device cuda"),
+    Synonym("--episodes", "games num-games n-games num-episodes n-episodes n-eval-episodes"),
+    Synonym("--address", "engine-address"),
+)
+
+
+def _by_name(table: Sequence[Synonym]) -> dict[str, list[Synonym]]:
+    found: dict[str, list[Synonym]] = {}
+    for synonym in table:
+        for other in synonym.others.split():
+            found.setdefault(f"--{other}", []).append(synonym)
+    return found
+
+
+SYNONYMS, COMMANDS = _by_name(_TABLE), _by_name(_OF_COMMANDS)
+"""By the name that an option of scripts, and of commands alone, has elsewhere; of several the first that there is."""
 
 
 _SEVERAL = {"--seeds", "--num-seeds", "--n-seeds", "--num-runs"}
@@ -127,6 +147,11 @@ def answer(flag: str, flags: Collection[str]) -> str | None:
         flag: with its dashes.
         flags: what there is to be named here.
     """
+    known = SYNONYMS.get(flag, [])
+    for synonym in (*known, *COMMANDS.get(flag, ())):
+        if {synonym.ours, synonym.beside} - {""} <= set(flags):
+            differs = f", {synonym.differs}" if synonym.differs else ""
+            return f"There is no option {flag}; fastdqn calls it {synonym.ours}{differs}."
     scripts = ELSEWHERE.get(flag)
     if scripts is not None:
         have = f"the scripts {scripts} have it" if " " in scripts else f"script {scripts} has it"
@@ -134,11 +159,6 @@ def answer(flag: str, flags: Collection[str]) -> str | None:
     if flag in _SEVERAL:
         how = "fastdqn calls it --seeds" if "--seeds" in flags else "fastdqn sweep runs any script with several seeds"
         return f"There is no option {flag} here; {how}."
-    known = SYNONYMS.get(flag, [])
-    for synonym in known:
-        if {synonym.ours, synonym.beside} - {""} <= set(flags):
-            differs = f", {synonym.differs}" if synonym.differs else ""
-            return f"There is no option {flag}; fastdqn calls it {synonym.ours}{differs}."
     if not known:
         return None
     named = " or ".join(dict.fromkeys(synonym.ours for synonym in known))

@@ -86,7 +86,7 @@ class BoxEnv(OwnEnv):
         if not isinstance(shown, Box) or len(shown.shape) != 1 or "float" not in str(cast(Any, shown).dtype):
             raise UserError(
                 f"{self.name} shows {kind_of(shown)}, but of registered environments an agent here learns from vectors "
-                "alone: a Box of floats (D,)."
+                "alone: a Box of floats (D,); to learn from pictures, make it by module:function."
             )
 
     def _check_actions(self, actions: Any) -> None:

@@ -125,8 +125,8 @@ def refuse_code(run: Path, name: str, named: str | None) -> None:
     """
     if is_custom(name) and name != named:
         raise UserError(
-            f"The run {run} plays {name}, code that a run's files alone do not get loaded; "
-            f"if you trust it, name it too: --game {name}."
+            f"The run {run} plays {name}, which is code, and what a run's files say is no reason to load it; if you "
+            f"trust it, name it too: --game {name}."
         )
 
 
@@ -147,13 +147,18 @@ def rom_of(name: str, ids: bool = False) -> str:
     if preset is not None:
         return preset.rom
     if wanted.lower() in AGENTS:
-        how = "of deep Q-learning, which this is not" if ids else f"; give it as --agent {wanted.lower()}"
+        how = (
+            "of deep Q-learning, and this script learns by another algorithm; give a game"
+            if ids
+            else f"; give it as --agent {wanted.lower()}"
+        )
         raise UserError(f"{name!r} is an agent{' ' if ids else ', not a game'}{how}.")
     known = registered_id(wanted)
     if known is not None:
         raise UserError(
             f"{known} is no Atari game, and agents that learn the values of actions learn from pictures here; an "
-            "actor-critic takes its vectors, and with continuous actions soft actor-critic does, too (docs/runs.md)."
+            "actor-critic learns from vectors, and with continuous actions soft actor-critic does (docs/runs.md); to "
+            "learn from its pictures, make it by module:function (docs/own-environment.md)."
         )
     if is_custom(wanted):
         raise UserError(f"{name} names code, module:function, and no Atari game.")

@@ -14,7 +14,7 @@ from fastdqn.envs.build import build_env, describe
 from fastdqn.envs.in_flight import InFlight
 from fastdqn.envs.serial import SerialVector
 from fastdqn.envs.vector import AtariVector, VectorEnv, check_num_envs
-from fastdqn.errors import UserError
+from fastdqn.errors import UserError, counted
 from fastdqn.options.game import GameOptions, VectorOptions
 from fastdqn.seeds import as_int
 
@@ -135,7 +135,7 @@ def num_envs_of(vector: VectorOptions) -> int:
 def describe_games(envs: VectorEnv, game: GameOptions) -> str:
     """Return one line that says how the games are presented."""
     side = envs.obs_shape[-1]
-    how = f" in {envs.threads} emulator threads" if envs.threads else ", stepped in turn"
+    how = f" in {counted(envs.threads, 'emulator thread')}" if envs.threads else ", stepped in turn"
     shown = f"vectors of {side} numbers" if len(envs.obs_shape) == 1 else f"{side}x{side} frames"
     games = "one game" if envs.num_envs == 1 else f"{envs.num_envs} games at once{how}"
     if isinstance(envs, InFlight):

@@ -15,7 +15,7 @@ import numpy as np
 from ale_py.vector_env import AtariVectorEnv
 from numpy.typing import NDArray
 
-from fastdqn.cgroup import available_memory
+from fastdqn.cgroup import available_memory, what_fits
 from fastdqn.envs.frames import shown_rows
 from fastdqn.envs.rerun import LONGEST
 from fastdqn.errors import RunError, UserError
@@ -328,8 +328,11 @@ def distinct_seeds(seed: np.random.SeedSequence, count: int) -> NDArray[np.int64
     return np.random.default_rng(seed).choice(2**31 - 1, size=count, replace=False).astype(np.int64)
 
 
-def check_num_envs(num_envs: int, available_bytes: int | None = None, option: str = "--num-envs") -> None:
-    """Refuse, before the run, more games than the memory holds.
+def check_num_envs(
+    num_envs: int, available_bytes: int | None = None, option: str = "--num-envs", among: int = 1
+) -> None:
+    """Refuse, before the run, more games than the memory holds; they are played by `among` processes, for each of which
+    the option counts.
 
     Raises:
         UserError: with the number that would fit.
@@ -338,5 +341,5 @@ def check_num_envs(num_envs: int, available_bytes: int | None = None, option: st
     if num_envs * ENV_BYTES > available:
         raise UserError(
             f"{num_envs} games at once need about {num_envs * ENV_BYTES / 1e9:.1f} GB, but {available / 1e9:.1f} GB of "
-            f"memory are available; {option} {available // ENV_BYTES} would fit."
+            f"memory are available; {what_fits(option, available // (among * ENV_BYTES))}."
         )

@@ -43,7 +43,7 @@ def prepare_device(device: str | None = None, cuda: bool = False, threads: int |
             "the CPU, or install a CUDA build of PyTorch and the NVIDIA driver."
         )
     if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
-        raise UserError(f"--device {name}: there are only {torch.cuda.device_count()} CUDA devices, from cuda:0 on.")
+        raise UserError(f"--device {name}: the last CUDA device is cuda:{torch.cuda.device_count() - 1}.")
     if found.type == "cuda":
         found = torch.device("cuda", found.index or 0)
         torch.cuda.set_device(found)  # streams and events that name no device are then this one's

@@ -281,7 +281,7 @@ class Exchanges:
                     raise Interrupted
             elif now - began > max(self._timeout, patience or 0.0):
                 late = self._presence.behind()
-                self.end(f"{late} did not come for {self._timeout:g} seconds and counts as hung.")
+                self.end(f"{late} did not come for {self._timeout:g} seconds (--rank-timeout) and counts as hung.")
 
     def _broken(self, error: RuntimeError) -> None:
         """Raise, for an exchange that has failed, what its cause is; that is known a moment later."""

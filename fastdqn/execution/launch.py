@@ -109,11 +109,17 @@ def joins() -> int | None:
     """
     world, rank = os.environ.get("WORLD_SIZE"), os.environ.get("RANK")
     if rank is None and world is not None and world != "1":
-        raise UserError(f"WORLD_SIZE {world} is in the environment, but not RANK: which of these this process is.")
+        raise UserError(
+            f"WORLD_SIZE {world} is in the environment, but not RANK, which of these this process is; unset it, or "
+            "start with torchrun."
+        )
     if world is None or rank is None:
         return None
     if not world.isdecimal() or not rank.isdecimal() or int(rank) >= int(world):
-        raise UserError(f"RANK {rank} and WORLD_SIZE {world} in the environment are not those of a process group.")
+        raise UserError(
+            f"RANK {rank} and WORLD_SIZE {world} in the environment are not those of a process group; unset both, or "
+            "start with torchrun."
+        )
     return int(world)
 
 

@@ -284,7 +284,11 @@ class ChildProcess:
             return RunError(f"{self._called} has lost the fork server, which was killed.")
         if said:
             return RunError(f"{said.rstrip()}\n{self._called} failed; its traceback is above.")
-        how = f"was killed by {signal.Signals(-code).name}" if code is not None and code < 0 else f"left with {code}"
+        how = (
+            f"was killed by {signal.Signals(-code).name}"
+            if code is not None and code < 0
+            else f"ended with exit code {code}"
+        )
         return RunError(f"{self._called} {how}.")
 
 

@@ -83,7 +83,7 @@ class Ranks(Exchanges):
                     "gloo", store=store, rank=self.rank, world_size=self.world, timeout=timedelta(days=7)
                 )
             except RuntimeError as error:
-                how = "GLOO_SOCKET_IFNAME says by which network interface"
+                how = "set GLOO_SOCKET_IFNAME to the network interface between them"
                 raise RunError(f"Ranks cannot reach each other ({first_line(error)}); {how}.") from error
             try:
                 self.meet_here(self._start)
@@ -228,8 +228,9 @@ class Ranks(Exchanges):
             for look in lookouts:
                 look()
             if time.monotonic() > end:
-                late = ", ".join(str(rank) for rank in presence.missing()) if self.first else "0"
-                raise RunError(f"Rank {late} did not come within {self._start:g} seconds.")
+                late = [str(rank) for rank in presence.missing()] if self.first else ["0"]
+                who = f"Rank{'s' if len(late) > 1 else ''} {', '.join(late)}"
+                raise RunError(f"{who} did not come within {self._start:g} seconds.")
             time.sleep(0.02)
 
     def _say_failure(self, _kind: object, error: BaseException | None, _trace: object) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from fastdqn.errors import UserError
+from fastdqn.errors import UserError, counted
 from fastdqn.options.agents import Changes
 from fastdqn.options.fields import FRAME_SCALES, above_zero, at_least, between
 
@@ -136,7 +136,7 @@ class PPOOptions(FrameOptions):
         bound = "" if self.target_kl is None else f" up to a divergence of 1.5 x {self.target_kl:g}"
         return (
             f"learns by proximal policy optimisation: Adam {rate}, {self.rollout_steps} steps of each "
-            f"game, {self.epochs} epochs in batches of {self.batch_size}{bound}, clip {self.clip:g}, lambda "
+            f"game, {counted(self.epochs, 'epoch')} in batches of {self.batch_size}{bound}, clip {self.clip:g}, lambda "
             f"{self.trace_decay:g}, gamma {self.gamma:g}, entropy {self.entropy_weight:g}{self.described}"
         )
 
@@ -176,7 +176,8 @@ class GradientOptions:
 
     def describe(self) -> str:
         """Return a few words about what an update is made of."""
-        return f"an update by the sum of {self.gradients} clipped gradients of {self.batch_size} samples each"
+        each = counted(self.batch_size, "sample")
+        return f"an update by the sum of {counted(self.gradients, 'clipped gradient')} of {each} each"
 
 
 @dataclass(frozen=True)

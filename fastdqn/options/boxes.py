@@ -20,7 +20,7 @@ SAID: Mapping[str, str | None] = {
     "max_frames": "A game is truncated after this many env steps; None for no limit but its own.",
     "frame_size": None,
     "env_threads": None,
-    "num_envs": "Games N played at once, one after the other; None for 4 for each core, at least 8 and at most 128.",
+    "num_envs": "Games N at once, stepped in turn; None for 4 for each core, at least 8 and at most 128.",
     "max_env_steps": "Stop after this many env steps.",
     "fresh_games": "Games that the final weights play with the mean action once the run is solved, off the clock; 0 "
     "for none.",

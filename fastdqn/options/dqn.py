@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from fastdqn.errors import UserError
+from fastdqn.errors import UserError, counted
 from fastdqn.options.fields import FRAME_SCALES, MOST_THREADS, above_zero, at_least, beside, between
 
 NetworkName = Literal["nature", "narrow", "wide", "der", "dopamine", "tiles"]
@@ -97,7 +97,7 @@ class DQNOptions:
             )
         if self.epsilon_final > self.epsilon_start:
             raise UserError(
-                f"--epsilon-final {self.epsilon_final:g} is above --epsilon-start {self.epsilon_start:g}; epsilon only "
+                f"--epsilon-final {self.epsilon_final!r} is above --epsilon-start {self.epsilon_start!r}; epsilon only "
                 "falls."
             )
 
@@ -113,7 +113,7 @@ class DQNOptions:
         """Return one line that says what is learnt from, with so many env steps for each update; `returns` are those
         that take the place of n-step returns and a target network, and `final_gamma` is where gamma moves to.
         """
-        rate = f"{'Adam' if self.optimizer == 'adam' else 'RMSProp'} {self.learning_rate:g}"
+        rate = f"{ {'adam': 'Adam', 'rmsprop': 'RMSProp'}[self.optimizer] } {self.learning_rate:g}"
         pace = f" (batch {steps * self.batch_size} every {steps})" if steps > 1 else ""
         target = f"target copied every {self.target_sync:,} env steps"
         if target_average is not None:
@@ -126,7 +126,7 @@ class DQNOptions:
             rate if final_learning_rate is None else f"{rate} moving to {final_learning_rate:g}",
             "" if self.max_norm is None else f"gradients clipped to {self.max_norm:g}",
             "clipped errors" if self.loss == "clipped" and not distributional else "",
-            f"{self.batch_size} samples for each env step{pace}",
+            f"{counted(self.batch_size, 'sample')} for each env step{pace}",
             returns or f"{self.n_step} step{'s' if self.n_step > 1 else ''}",
             f"gamma {self.gamma:g}" if final_gamma is None else f"gamma {self.gamma:g} moving to {final_gamma:g}",
             target,

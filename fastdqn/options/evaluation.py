@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fastdqn.errors import counted
 from fastdqn.options.fields import above_zero, at_least, beside, between
 
 
@@ -29,7 +30,7 @@ class EvaluationOptions:
             if share is None
             else f"an average of the weights, moved by {share:g} at each tenth update"
         )
-        games = f"{self.evaluation_games} games" if self.evaluation_games else "no game"
+        games = counted(self.evaluation_games, "game") if self.evaluation_games else "no game"
         return f"after the last env step plays {games}, and leaves {weights}"
 
     def check(self) -> None:

@@ -35,7 +35,7 @@ def changes_learning(field: dataclasses.Field[Any]) -> bool:
 def at_least(value: float | None, low: float, option: str) -> None:
     """Raise UserError unless `value` is `low` or more, and finite, and fits into a file; None passes."""
     if value is not None and not value >= low:  # also catches NaN
-        raise UserError(f"{option} must be at least {low:g}, not {_said(value)}.")
+        raise UserError(f"{option} must be at least {_said(low)}, not {_said(value)}.")
     finite(value, option)
 
 
@@ -55,14 +55,15 @@ def above_zero(value: float | None, option: str) -> None:
 def _said(value: float) -> str:
     """Return a number as it is asked for: a whole one with all of its digits, but for one that is far too long."""
     if not isinstance(value, int):
-        return f"{value:g}"
+        short = f"{value:g}"
+        return short if float(short) == value or math.isnan(value) else repr(value)
     return str(value) if abs(value) < 10**30 else "a number of so many digits"
 
 
 def finite(value: float | None, option: str) -> None:
     """Raise UserError for a value that is infinite, no number, or too large for a run's files; None passes."""
     if isinstance(value, float) and not math.isfinite(value):
-        raise UserError(f"{option} must be a finite number.")
+        raise UserError(f"{option} must be a finite number, not {_said(value)}.")
     if isinstance(value, int) and value > LARGEST:
         raise UserError(f"{option} must be at most {LARGEST}, not {_said(value)}.")
 

@@ -71,8 +71,8 @@ class Groups:
         if self.sac is not None:
             if self.trainer is None and not float(self.sac.steps_per_update).is_integer():
                 raise UserError(
-                    f"--steps-per-update must be a whole number here, not {self.sac.steps_per_update:g}: between two "
-                    "steps of the games whole updates are made."
+                    f"--steps-per-update must be a whole number, not {self.sac.steps_per_update:g}, where no trainer "
+                    "runs beside the games."
                 )
             sessions = 1 if self.sessions is None else self.sessions.sessions or 1
             self._check_first_update(self.sac.replay_initial, self.sac.steps_per_update, max(sessions, self.world))
@@ -82,7 +82,7 @@ class Groups:
             return
         steps = 1 if self.pace is None else self.pace.steps
         lag = dqn.n_step - 1 if self.vector is None else 0  # a list of transitions holds whole windows alone
-        self._check_first_update(dqn.replay_initial + lag, steps, self.world)
+        self._check_first_update(dqn.replay_initial, steps, self.world, lag)
         if self._copies_target and steps * self.world > dqn.target_sync:
             each = f" in each of {self.world} processes" if self.world > 1 else ""
             raise UserError(
@@ -92,7 +92,7 @@ class Groups:
         if self.returns is not None and self.whole_returns:
             self._check_returns(self.returns, dqn)
         if self.resets is not None and self.resets.first_gamma is not None and dqn.gamma == 1.0:
-            raise UserError("--first-gamma moves 1 - gamma by a factor, which never comes to --gamma 1: give less.")
+            raise UserError("--first-gamma needs a --gamma below 1, as 1 - gamma moves by a factor.")
 
     @property
     def actor_critic(self) -> bool:
@@ -124,18 +124,19 @@ class Groups:
         """Parts of an update that players can be asked for, one each."""
         return self.gradients.gradients if self.gradients else self.pieces.pieces if self.pieces else 1
 
-    def _check_first_update(self, initial: int, steps: float, sessions: int = 1) -> None:
+    def _check_first_update(self, initial: int, steps: float, sessions: int = 1, lag: int = 0) -> None:
         """Refuse a run that ends before its first update; each of several sessions waits for its own, and a trainer
-        beside the games for so many env steps from --replay-initial on.
+        beside the games for so many env steps from --replay-initial on. A transition is whole `lag` env steps later.
         """
-        most = self.run.max_env_steps
-        last = -(-initial // steps) * steps if self.trainer is None else math.ceil(initial - 1 + steps) - 1
+        most, needed = self.run.max_env_steps, initial + lag
+        last = -(-needed // steps) * steps if self.trainer is None else math.ceil(needed - 1 + steps) - 1
         if most is not None and most // sessions <= last:
             called = "processes" if self.world > 1 else "sessions"
             each = f" transitions in each of {sessions} {called}" if sessions > 1 else " transitions"
+            later = f" over {lag + 1} env steps each" if lag else ""
             raise UserError(
                 f"--max-env-steps {most} ends the run by the first update, which waits for --replay-initial "
-                f"{initial}{each}; raise the first or lower the second."
+                f"{initial}{each}{later}; raise the first or lower the second."
             )
 
     def _check_rollouts(self, ppo: PPOOptions) -> None:
@@ -146,8 +147,9 @@ class Groups:
         batches = -(-ppo.rollout_steps * games // ppo.batch_size)
         if ppo.rollout_steps // 2 * games < batches:
             raise UserError(
-                f"--batch-size {ppo.batch_size} makes {batches} batches of a rollout, of which every process needs as "
-                "many, but where games are reset there may be fewer samples; raise it, or --rollout-steps."
+                f"--rollout-steps {ppo.rollout_steps} and --batch-size {ppo.batch_size}: every process needs a sample "
+                f"for each batch of a rollout, but where games are reset there may be too few; raise "
+                f"{'--batch-size' if ppo.rollout_steps > 1 else '--rollout-steps'}."
             )
 
     def _check_returns(self, returns: ReturnOptions, dqn: DQNOptions) -> None:
@@ -160,7 +162,7 @@ class Groups:
                 "target network; --trace-decay None turns them off."
             )
         if returns.final_gamma is not None and dqn.gamma == 1.0:
-            raise UserError("--final-gamma moves 1 - gamma by a factor, which leaves --gamma 1 where it is: give less.")
+            raise UserError("--final-gamma needs a --gamma below 1, as 1 - gamma moves by a factor.")
         if self.resets is not None and (self.resets.first_n_step, self.resets.first_gamma) != (None, None):
             raise UserError(
                 f"--first-n-step and --first-gamma contradict --trace-decay {returns.trace_decay:g}: lambda-returns "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -65,12 +64,12 @@ class PartOptions:
         between(self.priority_floor, 1e-30, 1e30, "--priority-floor")  # of float32
         between(self.atoms, 2, 1_001, "--atoms")
         ends = (self.value_min, self.value_max)
-        if not (all(map(math.isfinite, ends)) and self.value_min < self.value_max):
-            raise UserError(
-                f"--value-min {self.value_min:g} must be below --value-max {self.value_max:g}; the atoms lie between."
-            )
         for end, option in zip(ends, ("--value-min", "--value-max"), strict=True):
             between(end, -1e30, 1e30, option)  # of float32
+        if self.value_min >= self.value_max:
+            raise UserError(
+                f"--value-min {self.value_min!r} must be below --value-max {self.value_max!r}; the atoms lie between."
+            )
 
     def describe(self, network: str, double: bool) -> str:
         """Return one line that says which network there is and which parts are on, with their settings."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fastdqn.cgroup import available_memory
+from fastdqn.cgroup import available_memory, what_fits
 from fastdqn.errors import UserError
 
 FRAME_BYTES = 84 * 84
@@ -39,7 +39,7 @@ def check_memory(capacity: int, available_bytes: int | None = None, frame_bytes:
         fits = available // (frame_bytes + TRANSITION_OVERHEAD_BYTES)
         raise UserError(
             f"A replay of {capacity} transitions needs {needed / 1e9:.1f} GB, but {available / 1e9:.1f} GB of "
-            f"memory are available; --replay-size {fits} would fit."
+            f"memory are available; {what_fits('--replay-size', fits)}."
         )
     return needed
 
@@ -61,7 +61,7 @@ def check_rollout_memory(steps: int, games: int, obs_bytes: int, available_bytes
     if steps * row > available:
         raise UserError(
             f"Rollouts of {steps} steps of {games} games need {steps * row / 1e9:.1f} GB, but {available / 1e9:.1f} GB "
-            f"of memory are available; --rollout-steps {max(1, available // row)} would fit."
+            f"of memory are available; {what_fits('--rollout-steps', available // row)}."
         )
 
 
@@ -118,7 +118,7 @@ def refuse_unfit(capacity: int, units: str, each: int, replays: int, available: 
         what = f"A replay {of}s" if replays == 1 else f"{replays} replays {of}"
         raise UserError(
             f"{what} {needed / 1e9:.1f} GB, but {available / 1e9:.1f} GB of memory are free on {device}; "
-            f"--replay-size {available // (replays * each)} would fit."
+            f"{what_fits('--replay-size', available // (replays * each))}."
         )
     return needed
 

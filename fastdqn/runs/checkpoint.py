@@ -344,5 +344,5 @@ def understood(run: Path) -> Generator[None]:
         _refuse_shortage(error, run)
         why = str(error).strip().splitlines()[-1].strip() if str(error) else type(error).__name__
         raise CheckpointError(
-            f"The checkpoint of {run} does not fit this version of fastdqn, or the game's of ale-py: {why}."
+            f"The checkpoint of {run} does not fit this version of fastdqn, or of ale-py: {why}."
         ) from error

@@ -22,7 +22,7 @@ class Counters:
     updates: int = 0
     samples: int = 0
     before: int = 0  # env steps before the newest step
-    discarded_at: int = 0  # env steps at which a part was last left empty, because a checkpoint had left it out
+    discarded_at: int = 0  # env steps at which the replay was last left empty, because a checkpoint had left it out
     first_update: float | None = None  # seconds since the process began
     first_update_env_steps: int = 0
     first_update_samples: int = 0

@@ -74,11 +74,14 @@ def read_config(run: Path) -> dict[str, Any]:
         said_words = (config["script"], config["game"]["name"], config["wrappers"], config.get("version") or "")
         if not all(map(is_words, said_words)):
             raise TypeError("script, game, wrappers and version must be words")
-        check_groups(config)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise UserError(
             f"The config.json of the run {run} is damaged: it names no script, game, wrappers or seed."
         ) from error
+    try:
+        check_groups(config)
+    except TypeError as error:
+        raise UserError(f"The config.json of the run {run} is damaged: {error}.") from error
     if config["game"]["name"] == "pong-fast":  # a game to fastdqn before 0.2.0, and an agent since
         dqn = cast(dict[str, Any], config.get("dqn", {}))
         config |= {"game": {**config["game"], "name": "pong"}, "dqn": {"agent": "pong-fast", **dqn}}

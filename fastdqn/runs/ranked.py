@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fastdqn import process
-from fastdqn.errors import Interrupted, RunError, UserError, shortage_of
+from fastdqn.errors import Interrupted, RunError, UserError, counted, shortage_of
 from fastdqn.options.run import RunSettings
 from fastdqn.runs.checkpointing import REPLAY
 from fastdqn.runs.counters import Counters
@@ -144,7 +144,7 @@ class LeadingRun(Run):
             places: list[int] = from_bytes(data)["anew"]
             self.stop.begin_anew(places, rank, self._company.world)
             if places:
-                self._progress.say(f"{len(places)} games of rank {rank} begin anew")
+                self._progress.say(f"begin anew: {counted(len(places), 'game')} of rank {rank}")
 
     def over(self) -> bool:
         """Tell whether the run is over, for all ranks or for none."""

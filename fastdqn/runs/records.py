@@ -45,6 +45,7 @@ class Records:
         """Write a finished game, its number in the order in which games began, and the mean of the 100 that count."""
         mean = stop.mean_score  # None while the first of the games played at once have not finished
         line = {
+            **_written(values),
             "episode": stop.episodes,
             "began": began,
             "score": episode.score,
@@ -53,7 +54,6 @@ class Records:
             "mean_100": mean,
             "env_steps": counters.env_steps,
             "updates": counters.updates,
-            **values,
             "elapsed": round(process.elapsed(), 3),
         }
         self._write("episodes.jsonl", line)
@@ -70,12 +70,11 @@ class Records:
     ) -> None:
         """Write how far the run is, and let it reach the files."""
         line = {
+            **_written({**counters.values, **metrics}),
             "elapsed": round(elapsed, 4),
             "env_steps": counters.env_steps,
             "updates": counters.updates,
             "samples": counters.samples,
-            **counters.values,
-            **_written(metrics),
             "env_steps_per_s": env_steps_per_s,
             "policy_lag": policy_lag,
             "rss_bytes": counters.rss,
@@ -191,4 +190,4 @@ class Records:
 
 def _written(values: Mapping[str, float]) -> dict[str, float | None]:
     """Return what JSON can hold: None for what is no number, or infinite."""
-    return {name: value if math.isfinite(value) else None for name, value in values.items()}
+    return {name: float(value) if math.isfinite(value) else None for name, value in values.items()}

@@ -19,7 +19,7 @@ from fastdqn.options.fields import plain
 from fastdqn.options.run import RunSettings
 from fastdqn.runs import checkpoint
 from fastdqn.runs.checkpoint import understood
-from fastdqn.runs.checkpointing import Checkpointing
+from fastdqn.runs.checkpointing import REPLAY, Checkpointing
 from fastdqn.runs.counters import Counters
 from fastdqn.runs.folder import (
     FORMAT,
@@ -49,6 +49,9 @@ from fastdqn.types import EpisodeEnd, Histogram, PlayedStep, VectorStep
 RECORD_SECONDS, MOST_RECORD_SECONDS = 1.0, 60.0
 """The shortest and the longest time between two records in speed.jsonl; in between runs write about seven hundred
 each time they double."""
+
+_LIMITS = {"solved": "--stop-score", "max-env-steps": "--max-env-steps", "max-minutes": "--max-minutes"}
+"""What to raise, by the reason why a run was over."""
 
 
 class Run:
@@ -190,7 +193,7 @@ class Run:
             stop = {"stop": self.stop}
             lost = resume_parts({**parts, **stop}, {**states, "stop": self._resumed["run"]["stop"]})
             self._lines = {name: int(size) for name, size in self._resumed["run"]["lines"].items()}
-        if parts.keys() - states.keys():
+        if REPLAY in parts.keys() - states.keys():
             self.counters.discarded_at = self.env_steps
         with saving(self.folder):
             self._logs.check(self._lines)
@@ -363,7 +366,7 @@ class Run:
         solved_now = self.reason == "solved" != before  # by another stop score
         if before not in (None, "interrupted", "failed") and not solved_now:
             said = f"nothing to do: the run was over ({self.reason}) after {self.env_steps:,} env steps"
-            self._progress.say(f"{said}; raise its limits to continue")
+            self._progress.say(f"{said}; raise {_LIMITS.get(str(self.reason), 'its limits')} to continue")
             return
         with saving(self.folder):
             examined = {} if self._settled else found_after(self.folder)

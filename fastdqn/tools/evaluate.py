@@ -68,7 +68,7 @@ PROTOCOLS = {
         None,
     ),
     "nature-steps": EvaluationProtocol(
-        "the same for 125,000 env steps instead of 30 games (Mnih et al. 2015, training curves)",
+        "as nature, but the games that begin within 125,000 env steps (Mnih et al. 2015, training curves)",
         0.05,
         PRESENTATIONS["nature"],
         None,

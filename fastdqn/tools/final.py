@@ -10,6 +10,7 @@ from rich.console import Console
 
 from fastdqn import process, terminal
 from fastdqn.envs import games
+from fastdqn.errors import counted
 from fastdqn.runs.folder import hold, let_go, saving, write_json
 from fastdqn.runs.run import Run
 from fastdqn.seeds import as_int, seeds_of
@@ -95,7 +96,7 @@ def _played(run: Run, count: int, at_once: int, seed: int, console: Console) -> 
 def _said(found: dict[str, Any], summary: dict[str, Any]) -> str:
     human, error = found["human_normalised"], found["standard_error"]
     return (
-        f"evaluation: {found['games']} games in {found['seconds']:.0f} s, mean {found['mean']:.2f}"
+        f"evaluation: {counted(found['games'], 'game')} in {found['seconds']:.0f} s, mean {found['mean']:.2f}"
         f"{'' if error is None else f' (standard error {error:.2f})'}"
         f"{'' if human is None else f', human-normalised {human:.3f}'}; trained in {summary['minutes']:g} minutes"
     )

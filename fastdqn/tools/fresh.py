@@ -119,8 +119,7 @@ def _play(
             score = _played(agent, one, count, epsilon, seed + number, threads, console)
             if score.stopped:
                 console.print(
-                    f"the fresh games were stopped; fastdqn evaluate {terminal.typed(run.folder)}{own} "
-                    f"--protocol {one.protocol} --epsilon {epsilon:g} plays them",
+                    f"the fresh games were stopped; --resume {terminal.typed(run.folder)}{own} plays them",
                     soft_wrap=True,
                 )
                 break

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdqn.envs import games
-from fastdqn.errors import UserError
+from fastdqn.errors import UserError, counted
 from fastdqn.options.fields import LARGEST
 from fastdqn.runs.folder import is_words, read_config, read_object, running_in
 from fastdqn.runs.limits import WINDOW_EPISODES
@@ -95,8 +95,8 @@ def read_run(folder: Path) -> RunData:
         episodes, summary = _games_and_summary(folder)
     if summary.get("episodes", len(episodes)) != len(episodes):
         raise UserError(
-            f"{folder} is the folder of a run, but its episodes.jsonl has {len(episodes):,} of "
-            f"{summary['episodes']} games: a part of it is missing."
+            f"{folder} is the folder of a run, but its episodes.jsonl has {counted(len(episodes), 'game')}, and its "
+            f"summary.json says {summary['episodes']}: one of them is damaged."
         )
     ended = "running" if running_in(folder) else str(summary.get("reason") or "broken off")
     written, machine = (folder / "config.json").stat().st_mtime, None

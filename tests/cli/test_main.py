@@ -199,7 +199,7 @@ def test_latest_is_the_newest_in_runs_dir(series: Path, tmp_path: Path) -> None:
     newest = sorted(series.glob("*/*"))[0]
     os.utime(newest / "config.json", (2e9, 2e9))
     done = fastdqn_says("evaluate", "latest", "--runs-dir", str(series.parent), "--episodes", "1", *TRUSTED)
-    assert f"{newest}: 1 games" in done.stdout
+    assert f"{newest}: 1 game" in done.stdout
     for command in ("compare", "plot", "watch"):
         out = ["--out", str(tmp_path / ("x.gif" if command == "watch" else "x.png"))] * (command != "compare")
         missing = fastdqn_says(command, "latest", "--runs-dir", str(tmp_path / "none"), *out)

@@ -152,7 +152,7 @@ def test_bad_values_and_contradictions_are_one_sentence(argv: str) -> None:
         ("10_rainbow", "--distributional --value-max 1e39", r"--value-max must be between -1e\+30 and 1e\+30"),
         ("11_pong_in_seconds", f"--refresh-turns {2**63 - 1}", "--refresh-turns must be between 1 and 1000000"),
         ("08_overlap", f"--batch-size {2**63 - 1}", "--batch-size must be between 1 and 2147483648"),
-        ("12_atari_100k", "--gamma 1 --first-gamma 0.9", "--first-gamma moves 1 - gamma by a factor"),
+        ("12_atari_100k", "--gamma 1 --first-gamma 0.9", "--first-gamma needs a --gamma below 1"),
         ("12_atari_100k", "--reset-updates 20000 --reset-until 5000", "--reset-until 5000 is before the first reset"),
         ("41_ppo_ranks", "--rank-timeout inf", "--rank-timeout must be a finite number"),
         ("41_ppo_ranks", "--rank-timeout 1e15", r"--rank-timeout must be between 1 and 1e\+09"),
@@ -264,7 +264,7 @@ def test_the_display_on_a_terminal_of_80_columns(tmp_path: Path) -> None:
     ("words", "said"),
     [
         (("--game", "pnog"), "did you mean pong"),
-        (("--stps", "3"), "error: Unrecognized options: --stps, 3; did you mean --steps?"),
+        (("--stps", "3"), "error: There is no option --stps; did you mean --steps?"),
         (("--batch-size", "many"), "error: --batch-size takes a whole number, not many; --help lists all options."),
         (("--max-env-steps=1e6",), "--max-env-steps takes a whole number (1000000) or None, not 1e6"),
         (("--max-minutes", "soon"), "--max-minutes takes a number or None, not soon"),

@@ -8,6 +8,7 @@ import re
 import pytest
 
 from fastdqn.cli.help import groups_of
+from fastdqn.cli.main import main
 from fastdqn.cli.synonyms import ELSEWHERE, SYNONYMS, answer
 from fastdqn.errors import UserError
 from tests.helpers.scripts import ROOT, loaded, parse
@@ -45,6 +46,9 @@ def test_every_answer_names_an_option_and_no_option_is_a_synonym(other: str) -> 
     [
         ("41_ppo_ranks", "--num-steps", "calls it --rollout-steps, which counts the steps of each game."),
         ("09_cuda_graph", "--num-steps", "calls it --max-env-steps, which counts env steps"),
+        ("21_a3c_data", "--num-steps", "calls it --n-step, which counts the steps of each game."),
+        ("31_sac", "--max-episode-steps", "calls it --max-frames, which counts env steps."),
+        ("09_cuda_graph", "--total-frames", "calls it --max-env-steps, which counts env steps, of --frame-skip frames"),
         ("41_ppo_ranks", "--minibatch-size", "calls it --batch-size."),
         ("09_cuda_graph", "--minibatch-size", "calls it --batch-size, for each env step: --steps multiplies it."),
         ("41_ppo_ranks", "--n-steps", "calls it --rollout-steps"),
@@ -78,6 +82,27 @@ def test_several_seeds_are_a_sweep(flag: str) -> None:
     assert answer("--n-seeds", ("--seeds",)) == "There is no option --n-seeds here; fastdqn calls it --seeds."
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("evaluate", "demo", "--gpu"), "no option --gpu; fastdqn calls it --device, as in --device cuda."),
+        (("evaluate", "demo", "--cuda"), "no option --cuda; fastdqn calls it --device, as in --device cuda."),
+        (("evaluate", "demo", "--games", "5"), "no option --games; fastdqn calls it --episodes."),
+        (("sweep", "41", "--into", "x", "--engine-address", "auto"), "fastdqn calls it --address. Options of the scr"),
+        (("sweep", "32", "--into", "x", "--sessions", "4"), "script 32 has it. Options of the script follow --."),
+        (("sweep", "12"), "fastdqn sweep needs --into; --help"),
+        (("sweep", "--into", "x"), "fastdqn sweep needs SCRIPT; --help"),
+        (("sweep",), "fastdqn sweep needs SCRIPT and --into; --help"),
+    ],
+)
+def test_commands_have_names_of_their_own(
+    words: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["fastdqn", *words])
+    assert main() == 2
+    assert said in capsys.readouterr().err
+
+
 def named(flag: str) -> str:
     """Return the answer where no option is known."""
     return answer(flag, ()) or ""
@@ -99,16 +124,16 @@ def named(flag: str) -> str:
         ),
         (("--target-network-frequency", "9"), "calls it --target-sync, which counts env steps, not updates."),
         (("--tau", "0.1"), "calls it --target-average, which this command does not have."),
-        (("--learning-rat", "1e-4"), "Unrecognized options: --learning-rat, 1e-4; did you mean --learning-rate?"),
+        (("--learning-rat", "1e-4"), "There is no option --learning-rat; did you mean --learning-rate?"),
         (("--no-chekpoints",), "did you mean --no-checkpoints?"),
         (("--no-n-step",), "There is no option --no-n-step, only --n-step."),
-        (("--moon", "3", "--seed", "1"), "Unrecognized options: --moon, 3; --help lists all options."),
-        (("pong",), "Unrecognized options: pong; did you mean --game pong?"),
+        (("--moon", "3", "--seed", "1"), "There is no option --moon; --help lists all options."),
+        (("pong",), "Nothing takes pong here; did you mean --game pong?"),
         (("SpaceInvaders",), "did you mean --game SpaceInvaders?"),
-        (("seed", "1"), "Unrecognized options: seed, 1; did you mean --seed?"),
-        (("False",), "Unrecognized options: False; --help lists all options."),
-        (("3",), "Unrecognized options: 3; --help lists all options."),
-        (("--seed", "1", "", "pong"), "Unrecognized options: , pong; --help lists all options."),
+        (("seed", "1"), "Nothing takes seed, 1 here; did you mean --seed?"),
+        (("False",), "Nothing takes False here; --help lists all options."),
+        (("3",), "Nothing takes 3 here; --help lists all options."),
+        (("--seed", "1", "", "pong"), "Nothing takes , pong here; --help lists all options."),
     ],
 )
 def test_answers_on_the_command_line(words: tuple[str, ...], said: str) -> None:

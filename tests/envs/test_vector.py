@@ -182,6 +182,10 @@ def test_the_playing_area_is_rows_of_the_whole_screen(name: str, side: int, heig
 def test_more_games_than_memory_are_refused() -> None:
     with pytest.raises(UserError, match=r"--num-envs 66 would fit"):
         check_num_envs(100, available_bytes=100_000_000)
+    with pytest.raises(UserError, match=r"--num-envs 16 would fit"):  # for each of four players
+        check_num_envs(100, available_bytes=100_000_000, among=4)
+    with pytest.raises(UserError, match=r"; not even one would fit\.$"):
+        check_num_envs(1, available_bytes=1_000_000)
 
 
 def test_no_ops_are_as_many_as_the_start_says() -> None:

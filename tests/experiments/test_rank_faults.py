@@ -231,7 +231,10 @@ def test_a_rank_that_hangs(tmp_path: Path, script: str, rank: str) -> None:
     with started(script, tmp_path, *words, env={"TOY_FAULT": "hang", "TOY_RANK": rank}) as run:
         code, _, err = run.finish(120)
     assert code == 1
-    assert re.search(rf"error: (Rank 1 failed: )?Rank {rank} \(.+\) did not come for 8 seconds and counts as hung", err)
+    assert re.search(
+        rf"error: (Rank 1 failed: )?Rank {rank} \(.+\) did not come for 8 seconds \(--rank-timeout\) and counts as h",
+        err,
+    )
 
 
 @pytest.mark.parametrize("what", ["moment", pytest.param("weight", marks=pytest.mark.slow)])

@@ -31,7 +31,7 @@ def stopped_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (("--num-envs", "4"), "--num-envs 4 contradicts the checkpoint .*, which has 3"),
         (("--sticky-actions", "0.25"), "--sticky-actions 0.25 contradicts"),
         (("--center-frames",), "--center-frames True contradicts"),
-        (("--no-such-option",), "Unrecognized options: --no-such-option"),
+        (("--no-such-option",), "There is no option --no-such-option"),
         (("--no_episodic_life",), "--episodic-life False contradicts"),
         (("--max-env-steps", "0"), "--max-env-steps must be at least 1"),
     ],

@@ -51,8 +51,8 @@ def test_without_published_a_game_keeps_its_settings() -> None:
         ("10_rainbow", ("--processes", "2"), "no option --processes here; the scripts 09, 41 and 42 have it."),
         ("20_a2c", ("--engine=ray",), "There is no option --engine here; the scripts 09, 41 and 42 have it."),
         (P42, ("--processes", "4", "--max-env-steps", "400"), "100 transitions in each of 4 processes"),
-        (P41, ("--processes", "2", "--rollout-steps", "1"), "of which every process needs as many"),
-        (P41, ("--processes", "2", "--rollout-steps", "3", "--batch-size", "1"), "makes 24 batches of a rollout"),
+        (P41, ("--processes", "2", "--rollout-steps", "1"), "may be too few; raise --rollout-steps."),
+        (P41, ("--processes", "2", "--rollout-steps", "3", "--batch-size", "1"), "may be too few; raise --batch-size."),
     ],
 )
 def test_mistakes_are_one_sentence(script: str, words: tuple[str, ...], sentence: str) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdqn.envs.games import rom_of, title_of
-from fastdqn.errors import UserError, listed
+from fastdqn.errors import UserError, counted, listed
 from fastdqn.options.groups import learnt_as_of_now
 from fastdqn.tools.report.published import ENV_STEPS, GAMES, normalised
 from fastdqn.tools.sweep.plan import atari_26, read_plan
@@ -102,7 +102,7 @@ def read_report(folders: Sequence[Path]) -> Report:
         entries.append(Entry(labels[agent], ones, _lacks(ones, wanted[agent])))
         notes += [f"{labels[agent]}: its runs were not trained alike: {said}" for said in _differences(ones)]
     for agent in sorted(wanted.keys() - found.keys(), key=labels.__getitem__):
-        notes.append(f"{labels[agent]} is left out: none of its {wanted[agent]} runs has a result")
+        notes.append(f"{labels[agent]} is left out: it has {wanted[agent]} planned runs, none with a result")
     return Report(folders[0], sorted(entries, key=lambda entry: entry.label), notes + _warnings(known))
 
 
@@ -225,7 +225,8 @@ def _warnings(results: Sequence[dict[str, Any]]) -> list[str]:
         notes.append(f"scores of {name} games{how}: those of the published agents are by another protocol")
     alone = sum(bool(one.get("evaluations")) and "evaluation_minutes" not in one for one in results)
     if alone:
-        notes.append(f"of {alone} runs the minutes are those of the training alone: nobody noted the evaluation's")
+        runs = counted(alone, "run")
+        notes.append(f"of {runs} the minutes are those of the training alone: nobody noted the evaluation's")
     counts = sorted({count for one in results if (count := _games_of(one)) not in (None, GAMES)})
     if counts:
         said = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"

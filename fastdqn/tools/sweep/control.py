@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import filelock
 
 from fastdqn import process
-from fastdqn.errors import RunError, UserError
+from fastdqn.errors import RunError, UserError, counted
 from fastdqn.runs.folder import process_named, refuse_links, remove_unfinished, write_json
 from fastdqn.terminal import complain, console, typed
 from fastdqn.tools.sweep.jobs import STOP_SECONDS, Job, Outcome, progress_of
@@ -95,8 +95,8 @@ def run_sweep(
                 complain(f"{sentence}.")
             left = [task for task in tasks if task.name not in found.results]
             out = console()
-            said = f"{len(tasks)} runs of {script} in {folder}"
-            out.print(f"{said}: {len(tasks) - len(left)} have a result, {len(left)} are left", soft_wrap=True)
+            said = f"{counted(len(tasks), 'run')} of {script} in {folder}"
+            out.print(f"{said}: {len(tasks) - len(left):,} with a result, {len(left):,} left", soft_wrap=True)
             failed: dict[str, str] = {}
             if left:
                 jobs = [Job(script, path, task, folder / RUNS / task.name, keep_checkpoints) for task in left]
@@ -172,7 +172,7 @@ def _do(
                     shown.ended(outcome.result)
                 elif _was_killed(outcome.code) and not process.stop_signal() and killed[name] < RETRIES:
                     killed[name] += 1
-                    shown.say(f"{name}: its process was killed ({outcome.code}); it is resumed")
+                    shown.say(f"{name}: its process was killed; it is resumed")
                     waiting[workers.submit(job)] = job
                 elif not process.stop_signal():
                     _probe(folder)  # a full disk ends the sweep, not one run after the other
@@ -213,18 +213,18 @@ def _end(folder: Path, tasks: Sequence[Task], results: dict[str, dict[str, Any]]
     out = console()
     done = sum(task.name in results for task in tasks)
     if process.stop_signal():
-        said = f"stopped with {done} of {len(tasks)} runs done; the same command continues where they were"
+        said = f"stopped with {done} of {counted(len(tasks), 'run')} done; the same command continues where they were"
         out.print(said, soft_wrap=True)
         return process.exit_code()
     for name, why in failed.items():
         complain(f"failed: {name}: {why.removeprefix('error: ')}")
     if failed:
         complain(
-            f"error: {len(failed)} of {len(tasks)} runs failed, {done} have a result; what they printed is in "
-            f"{folder / RUNS}; the same command tries them again."
+            f"error: {len(failed)} of {counted(len(tasks), 'run')} failed, {done} with a result; what they printed is "
+            f"in {folder / RUNS}; the same command tries them again."
         )
         return 1
-    out.print(f"all {len(tasks)} runs have a result{_what_shows(folder, results)}", soft_wrap=True)
+    out.print(f"{counted(len(tasks), 'run')}, all with a result{_what_shows(folder, results)}", soft_wrap=True)
     return 0
 
 

@@ -106,7 +106,9 @@ def tasks_of(axes: Axes, options: Sequence[str]) -> list[Task]:
     fixed = said_by(options)
     for option in fixed:
         if option in OWN:
-            raise UserError(f"--{option} after -- contradicts the sweep, which gives each run its own.")
+            raise UserError(
+                f"--{option} after -- contradicts the sweep, which gives each run its own; say it before --."
+            )
         if option in axes.others:
             raise UserError(f"--{option} cannot be varied and fixed at once.")
     beside = _beside()
@@ -305,13 +307,14 @@ def _seeds(said: str) -> tuple[int, ...]:
     count = numbers[-1] - numbers[0] + 1 if dots else numbers[0] if len(numbers) == 1 else len(numbers)
     if count > MOST_SEEDS:
         one = "" if dots else f"; the seed {said} alone is {said}..{said}"
-        raise UserError(f"--seeds {said} are {count:,} seeds, more than a sweep's {MOST_SEEDS:,}{one}")
+        raise UserError(f"--seeds {said} are {count:,} seeds, more than a sweep's {MOST_SEEDS:,}{one}.")
     if dots:
         numbers = list(range(numbers[0], numbers[1] + 1))
     elif len(numbers) == 1:
         numbers = list(range(numbers[0]))
     if not numbers:
-        raise UserError(f"--seeds {said} names no seed.")
+        why = "the first is above the last" if dots else "0 is their number; the seed 0 alone is 0..0"
+        raise UserError(f"--seeds {said} names no seed: {why}.")
     if len(set(numbers)) < len(numbers):
         raise UserError(f"--seeds has a seed twice in {said!r}.")
     return tuple(numbers)
