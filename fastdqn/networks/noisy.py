@@ -18,9 +18,9 @@ class FactorisedNoisyLinear(nn.Module):
     """A linear layer whose weights are noisy, with factorised Gaussian noise (Fortunato et al. 2018, eq. 9-11).
 
     w = mu + sigma * f(e_out) f(e_in)^T and b = mu_b + sigma_b * f(e_out), where f(x) = sign(x) sqrt(|x|). All rows of a
-    batch get the same noise, which `draw_noise` alone changes. Few rows, and on a CPU all in bfloat16, are computed
-    without putting w together: as its noise has rank one, y = mu x + mu_b + f(e_out) * (sigma (f(e_in) * x) + sigma_b),
-    two products instead of one.
+    batch get the same noise, which `draw_noise` alone changes. Few rows are computed without putting w together: as its
+    noise has rank one, y = mu x + mu_b + f(e_out) * (sigma (f(e_in) * x) + sigma_b), two products instead of one. On a
+    CPU w is put together in bfloat16, where it is to be that.
 
     sigma starts at `sigma`/sqrt(in); the paper's is 0.5 (section 3.2). mu is not set before `draw_first_weights` draws
     it, uniformly in +-1/sqrt(in).
@@ -44,12 +44,17 @@ class FactorisedNoisyLinear(nn.Module):
         self.register_buffer("noise_out", torch.zeros(out_features), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        lowered = x.device.type == "cpu" and arithmetic_on(x.device) == torch.bfloat16
-        if lowered or len(x) <= self.FEW:
+        if len(x) <= self.FEW:
             noisy = functional.linear(x * self.noise_in, self.weight_sigma, self.bias_sigma)
             return torch.addcmul(functional.linear(x, self.weight, self.bias), noisy, self.noise_out.to(noisy.dtype))
-        weight = torch.addcmul(self.weight, self.weight_sigma, torch.outer(self.noise_out, self.noise_in))
-        return functional.linear(x, weight, torch.addcmul(self.bias, self.bias_sigma, self.noise_out))
+        lowered = x.device.type == "cpu" and arithmetic_on(x.device) == torch.bfloat16
+        kind = torch.bfloat16 if lowered else self.weight.dtype
+        mu, sigma, mu_b, sigma_b = (
+            one.to(kind) for one in (self.weight, self.weight_sigma, self.bias, self.bias_sigma)
+        )
+        noise_in, noise_out = self.noise_in.to(kind), self.noise_out.to(kind)
+        weight = torch.addcmul(mu, sigma, torch.outer(noise_out, noise_in))
+        return functional.linear(x, weight, torch.addcmul(mu_b, sigma_b, noise_out))
 
 
 class IndependentNoisyLinear(nn.Module):
