@@ -308,7 +308,7 @@ def refuse_without(modules: Sequence[str]) -> None:
         advice = "activate the environment (. .venv/bin/activate), or let `make pong` make it and train in it"
     else:
         advice = "install fastdqn again, together with what it depends on"
-    more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+    more = f" and {len(missing) - 3} more package{'s' if len(missing) > 4 else ''}" if len(missing) > 3 else ""
     sys.stderr.write(f"error: {sys.executable or 'this Python'} has no {', '.join(missing[:3])}{more}; {advice}.\n")
     sys.exit(2)
 

@@ -118,7 +118,7 @@ def test_an_exception_in_a_player_is_raised_here_with_its_traceback(synchronous:
 
 @pytest.mark.parametrize(
     ("fault", "said"),
-    [("sentence", r"^The toy player has had enough\.$"), ("leave", r"^The player process left with 7\.$")],
+    [("sentence", r"^The toy player has had enough\.$"), ("leave", r"^The player process ended with exit code 7\.$")],
 )
 def test_other_ends_of_a_player_are_one_sentence(fault: str, said: str) -> None:
     with pytest.raises(RunError, match=said), Experience(plan_of(1, toy=Toy(fault)), weights_of(network())) as players:

@@ -56,7 +56,7 @@ def test_messages_arrive_in_order_and_the_end_of_the_work_is_noticed() -> None:
     with child_of(count, 3, 502) as child:
         assert [running.name for running in multiprocessing.active_children()] == ["fastdqn-toy"]
         assert [child.receive() for _ in range(500)] == list(range(3, 503))
-        with pytest.raises(RunError, match=r"^The toy process left with 0\.$"):
+        with pytest.raises(RunError, match=r"^The toy process ended with exit code 0\.$"):
             child.receive()
     assert gone(child.pid)
 
@@ -156,7 +156,7 @@ def test_a_killed_child_is_noticed() -> None:
 def test_a_child_that_leaves_is_noticed() -> None:
     with child_of(count_and_leave, 3) as child:
         assert child.receive() == 0
-        with pytest.raises(RunError, match=r"^The toy process left with 3\.$"):
+        with pytest.raises(RunError, match=r"^The toy process ended with exit code 3\.$"):
             child.receive()
 
 
@@ -314,7 +314,7 @@ def test_a_child_that_is_busy_is_not_hung() -> None:
     """Say with games that it plays again; its death is noticed all the same."""
     with child_of(count_late, 1.5, timeout=0.5) as child:
         assert child.receive(busy=True) == 0
-        with pytest.raises(RunError, match="left with 0"):
+        with pytest.raises(RunError, match="ended with exit code 0"):
             child.receive(busy=True)
 
 

@@ -25,14 +25,14 @@ def stopped_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("--gamma", "0.9"), "--gamma 0.9 contradicts the checkpoint .*, which has 0.99"),
-        (("--game", "pong"), "--game pong contradicts the checkpoint .*, which has breakout"),
+        (("--gamma", "0.9"), "--gamma 0.9 contradicts the checkpoint .*, which has --gamma 0.99"),
+        (("--game", "pong"), "--game pong contradicts the checkpoint .*, which has --game breakout"),
         (("--seed", "3"), "--seed 3 contradicts"),
-        (("--num-envs", "4"), "--num-envs 4 contradicts the checkpoint .*, which has 3"),
+        (("--num-envs", "4"), "--num-envs 4 contradicts the checkpoint .*, which has --num-envs 3"),
         (("--sticky-actions", "0.25"), "--sticky-actions 0.25 contradicts"),
-        (("--center-frames",), "--center-frames True contradicts"),
+        (("--center-frames",), "--center-frames contradicts the checkpoint .*, which has --no-center-frames"),
         (("--no-such-option",), "There is no option --no-such-option"),
-        (("--no_episodic_life",), "--episodic-life False contradicts"),
+        (("--no_episodic_life",), "--no-episodic-life contradicts the checkpoint .*, which has --episodic-life"),
         (("--max-env-steps", "0"), "--max-env-steps must be at least 1"),
     ],
 )

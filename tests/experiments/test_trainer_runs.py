@@ -286,5 +286,5 @@ def test_33s_steps_for_an_update() -> None:
     assert parse(BESIDE).sac.steps_per_update == parse(BESIDE, "--game", "HalfCheetah-v5").sac.steps_per_update == 10
     assert parse(BESIDE, "--steps-per-update", "0.5").sac.steps_per_update == 0.5
     for words in (("31_sac", "0.5"), (SESSIONS, "1.5")):
-        with pytest.raises(UserError, match=r"^--steps-per-update must be a whole number here, not "):
+        with pytest.raises(UserError, match=r"^--steps-per-update must be a whole number, not "):
             parse(words[0], "--steps-per-update", words[1])

@@ -302,7 +302,7 @@ def test_minutes_are_those_of_the_evaluation_too(tmp_path: Path) -> None:
     assert (entry.median_minutes, entry.hours, entry.core_hours) == (36.0, 0.6, 1.2)
     make_results(folder, {"boxing": [1.0]}, evaluations={"evaluation": {"mean": 1.0, "games": 100}})
     assert read_report([folder]).notes == [
-        "of 1 runs the minutes are those of the training alone: nobody noted the evaluation's"
+        "of 1 run the minutes are those of the training alone: nobody noted the evaluation's"
     ]
 
 

@@ -102,7 +102,7 @@ def read_report(folders: Sequence[Path]) -> Report:
         entries.append(Entry(labels[agent], ones, _lacks(ones, wanted[agent])))
         notes += [f"{labels[agent]}: its runs were not trained alike: {said}" for said in _differences(ones)]
     for agent in sorted(wanted.keys() - found.keys(), key=labels.__getitem__):
-        notes.append(f"{labels[agent]} is left out: it has {wanted[agent]} planned runs, none with a result")
+        notes.append(f"{labels[agent]} is left out: none of its {wanted[agent]} runs has a result")
     return Report(folders[0], sorted(entries, key=lambda entry: entry.label), notes + _warnings(known))
 
 
