@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fastdqn.process import programs
+
 import contextlib
 import subprocess
 import sys
@@ -22,16 +24,18 @@ def said_by(command: Sequence[str], name: str, limit: float | None = None) -> st
         RunError: it failed, or took longer.
     """
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    programs.append(process)  # Ctrl-C ends this process at once, and them
     try:
         out, err = process.communicate(timeout=limit)
     except subprocess.TimeoutExpired:
         raise RunError(f"{name} had not ended after {limit:g} s.") from None
     finally:
-        if process.returncode is None:  # after Ctrl-C, too
+        if process.returncode is None:
             for started in (*psutil.Process(process.pid).children(recursive=True), process):
                 with contextlib.suppress(psutil.NoSuchProcess):
                     started.kill()
             process.communicate()
+        programs.remove(process)
     if process.returncode != 0:
         raise RunError(f"{name} failed with exit code {process.returncode}:\n{err.strip()}")
     return out
@@ -41,12 +45,14 @@ def said_by(command: Sequence[str], name: str, limit: float | None = None) -> st
 def busy_processes(count: int) -> Generator[None]:
     """Let `count` processes compute all the time, until the block is left."""
     processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    programs.extend(processes)
     try:
         yield
     finally:
         for process in processes:
             process.kill()
             process.wait()
+            programs.remove(process)
 
 
 def exit_code(work: Callable[[], int]) -> int:

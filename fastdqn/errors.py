@@ -35,6 +35,7 @@ _OF_PATHS = {
 }
 
 
+NO_MEMORY = "the memory did not suffice"
 _NAMED = 6
 """Words that a sentence names, of more."""
 
@@ -54,8 +55,11 @@ def shortage_of(error: Exception) -> str | None:
     """Return what there was too little of, or what the system refused; None for an error of any other kind."""
     if isinstance(error, OSError):
         return error.strerror or str(error)
-    short = isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error) or "out of memory" in str(error)
-    return "the memory did not suffice" if short else None
+    said = str(error)
+    if isinstance(error, MemoryError) or "DefaultCPUAllocator" in said or "out of memory" in said:
+        return NO_MEMORY
+    refused = isinstance(error, RuntimeError) and ("CUDA error" in said or "can't start new thread" in said)
+    return said.splitlines()[0].rstrip(".") if refused else None
 
 
 def counted(number: int, unit: str) -> str:

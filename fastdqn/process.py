@@ -51,6 +51,8 @@ _first = 0
 _failed = _abandoned = _first_only = False
 _held: list[int] | None = None  # signals that came while they were held back
 _open: list[weakref.finalize[..., Any]] = []
+programs: list[Any] = []
+"""Programs (`subprocess.Popen`) that this process has started and that are to end with it."""
 
 
 def elapsed() -> float:
@@ -184,8 +186,10 @@ def _asking() -> set[signal.Signals]:
 
 
 def kill_children() -> None:
-    """Kill the processes that multiprocessing started, but for its resource tracker, which then cleans up."""
-    for child in multiprocessing.active_children():
+    """Kill the processes that multiprocessing started, but for its resource tracker, which then cleans up, and those
+    that are named in `programs`.
+    """
+    for child in (*multiprocessing.active_children(), *programs):
         child.kill()
 
 

@@ -50,7 +50,7 @@ def average(model: Any, timeout: float = 300.0) -> None:
         raise UserError("train_freq in episodes lets each rank learn at times of its own; give it in steps.")
     if not dist.is_initialized() and int(os.environ.get("WORLD_SIZE", "1")) > 1:
         dist.init_process_group("gloo", timeout=timedelta(seconds=timeout))
-        atexit.register(dist.destroy_process_group)
+        atexit.register(_leave)
     max_norm = getattr(model, "max_grad_norm", None)
     max_norm = getattr(model, _NORM, max_norm) if max_norm == math.inf else max_norm
     if max_norm is not None:
@@ -72,6 +72,11 @@ def average(model: Any, timeout: float = 300.0) -> None:
                 torch.nn.utils.clip_grad_norm_(parameters, max_norm)
 
         optimizer.register_step_pre_hook(step)
+
+
+def _leave() -> None:
+    if dist.is_initialized():  # the program may have left itself
+        dist.destroy_process_group()
 
 
 def _optimizers(model: Any) -> Iterator[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import io
 import os
@@ -58,9 +59,17 @@ def say(sentence: str) -> None:
     _write(f"{sentence}\n", _stdout(), flush=True)
 
 
+def write(text: str, error: bool = False) -> None:
+    """Write text, not a line of its own, on standard output or standard error, if somebody reads it."""
+    _write(text, (sys.stderr or _nowhere()) if error else _stdout(), flush=True)
+
+
 def complain(sentence: str) -> None:
     """Print a line on standard error, if somebody reads it."""
     _write(f"{sentence}\n", sys.stderr or _nowhere(), flush=True)
+
+
+_lost: list[OSError] = []
 
 
 class _Unbroken(io.TextIOBase):
@@ -83,6 +92,13 @@ class _Unbroken(io.TextIOBase):
 
     def fileno(self) -> int:
         return _stdout().fileno()
+
+
+def unwritten() -> str | None:
+    """Return why not all of standard output is where it was sent to, for want of room; None otherwise, even if nobody
+    reads it any more.
+    """
+    return _lost[0].strerror if _lost else None
 
 
 def _stdout() -> TextIO:
@@ -113,6 +129,8 @@ def _unbroken(stream: TextIO) -> Generator[None]:
     """Let what cannot be written to `stream` go nowhere, now and from now on."""
     try:
         yield
-    except OSError:
+    except OSError as error:
+        if error.errno == errno.ENOSPC and stream is _stdout():
+            _lost.append(error)
         with contextlib.suppress(OSError, ValueError), open(os.devnull, "w") as nowhere:  # noqa: PTH123 - no path
             os.dup2(nowhere.fileno(), stream.fileno())

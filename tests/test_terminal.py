@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -23,6 +24,21 @@ def test_streams_that_take_nothing(closed: str, out: str, err: str) -> None:
     words = ["sh", "-c", f'"$0" -c "$1" {closed}', sys.executable, CODE]
     done = subprocess.run(words, capture_output=True, text=True, env={**with_root(), "PYTHONIOENCODING": "ascii"})
     assert (done.returncode, done.stdout, done.stderr) == (0, out, err)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is full")
+@pytest.mark.parametrize("words", [("games", "pong"), ("--version",)])
+def test_what_is_printed_onto_a_full_disk_is_a_failure(words: tuple[str, ...]) -> None:
+    """A reader that ends, as head does, is none."""
+    command = [sys.executable, "-m", "fastdqn.cli.main", *words]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=with_root())
+    assert (done.returncode, done.stderr) == (1, "error: Not all could be printed: No space left on device.\n")
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as closed:
+        done = subprocess.run(command, stdout=closed, stderr=subprocess.PIPE, text=True, env=with_root())
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_paths_are_shown_as_they_are_and_typed_in_quotes(capsys: pytest.CaptureFixture[str]) -> None:

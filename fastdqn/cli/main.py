@@ -36,12 +36,20 @@ from fastdqn.cli.share import Pull, Push, pull, push
 from fastdqn.cli.sweep import Sweep, split, sweep
 from fastdqn.cli.train import Train, train
 from fastdqn.cli.watch import Watch, watch
-from fastdqn.errors import RunError, UserError, told
-from fastdqn.terminal import complain, say
+from fastdqn.errors import RunError, UserError, shortage_of, told
+from fastdqn.terminal import complain, say, unwritten
 
 
 def main() -> int:
     """Run the command line; return the exit code."""
+    code, lost = _done(), unwritten()
+    if lost is not None:
+        complain(f"error: Not all could be printed: {lost}.")
+        return code or 1
+    return code
+
+
+def _done() -> int:
     try:
         words = sys.argv[1:]
         if words[:1] == ["train"]:
@@ -64,6 +72,12 @@ def main() -> int:
             raise
         complain(f"error: {sentence}")
         return sentence.exit_code
+    except (MemoryError, RuntimeError) as error:
+        why = shortage_of(error)
+        if why is None:
+            raise
+        complain(f"error: {why[0].upper()}{why[1:]}.")
+        return 1
     return code
 
 

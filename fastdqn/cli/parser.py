@@ -61,7 +61,8 @@ def parsed(
         raise SystemExit(0)
     if not is_command(command):
         raise UserError(_no_command(words, command))
-    said = io.TextIOWrapper(io.BytesIO(), "utf-8")  # in which tyro draws its boxes, whatever the terminal can show
+    # in which tyro draws its boxes, whatever the terminal can show, and repeats words that may be no text
+    said = io.TextIOWrapper(io.BytesIO(), "utf-8", "backslashreplace")
     options: dict[str, Any] = {} if default is None else {"default": default}
     try:
         with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):

@@ -32,7 +32,7 @@ def mistake(path: Path, words: Sequence[Sequence[str]]) -> str | None:
     Raises:
         subprocess.TimeoutExpired: after two minutes without an answer.
     """
-    with contextlib.suppress(OSError, ValueError, subprocess.CalledProcessError):
+    with contextlib.suppress(OSError, ValueError, IndexError, subprocess.CalledProcessError):
         if STARTS not in path.read_text(encoding="utf-8"):
             return None
         done = subprocess.run(

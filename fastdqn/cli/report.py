@@ -47,7 +47,7 @@ def report(options: Report) -> int:
     try:
         out.mkdir(parents=True, exist_ok=True)
         for name, text in pages.items():
-            write_whole(out / name, lambda path, text=text: path.write_text(text, encoding="utf-8"))
+            write_whole(out / name, lambda path, text=text: path.write_text(text, "utf-8", "backslashreplace"))
         if games_of(found):
             draw_report(found, intervals, out / "report.png")
     except OSError as error:

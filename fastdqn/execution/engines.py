@@ -254,7 +254,10 @@ def _check_spark() -> None:
     )
     if shutil.which(java) is None:
         raise UserError(f"Spark needs Java {JAVA} or newer, and {java} is not there; install it, {advice}.")
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    try:
+        said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60.0).stderr
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UserError(f"Spark needs Java {JAVA} or newer, and {java} cannot be run: {error}.") from error
     version = re.search(r'version "(\d+)', said)
     if version is not None and int(version[1]) < JAVA:
         raise UserError(f"Spark needs Java {JAVA} or newer, and {java} is {version[1]}; install a newer one, {advice}.")
@@ -310,7 +313,8 @@ def _own_standard_error(path: Path) -> Generator[None]:
             os.dup2(file.fileno(), 2)
         yield
     except BaseException:
-        os.write(before, path.read_bytes())
+        with contextlib.suppress(OSError):
+            os.write(before, path.read_bytes())
         raise
     finally:
         os.dup2(before, 2)

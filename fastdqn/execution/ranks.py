@@ -62,10 +62,13 @@ class Ranks(Exchanges):
         if self.alone:
             return self
         address, port = os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT", "")
-        if not address or not port.isdecimal():
+        if not address or not port.isdecimal() or int(port) > 65_535:
             raise UserError(
                 "RANK and WORLD_SIZE are in the environment, but not where rank 0 is: MASTER_ADDR and MASTER_PORT."
             )
+        here = os.environ.get("LOCAL_WORLD_SIZE", "1")
+        if not here.isdecimal() or int(here) < 1:
+            raise UserError(f"LOCAL_WORLD_SIZE {here} in the environment is no number of processes on this machine.")
         waiting = threading.Timer(WAITING_SECONDS, self._say_waiting, (f"rank 0 at {address}:{port}",))
         waiting.daemon = True
         waiting.start()
@@ -223,7 +226,7 @@ class Ranks(Exchanges):
             RunError: one is not in time.
         """
         end = time.monotonic() + self._start
-        while not presence.complete():
+        while not self._complete(presence):
             self.look()
             for look in lookouts:
                 look()
@@ -232,6 +235,17 @@ class Ranks(Exchanges):
                 who = f"Rank{'s' if len(late) > 1 else ''} {', '.join(late)}"
                 raise RunError(f"{who} did not come within {self._start:g} seconds.")
             time.sleep(0.02)
+
+    def _complete(self, presence: Presence) -> bool:
+        """Tell whether all ranks are there.
+
+        Raises:
+            RunError: rank 0 has gone meanwhile.
+        """
+        try:
+            return presence.complete()
+        except RuntimeError as error:
+            raise RunError(f"Rank 0 is gone: {first_line(error)}.") from error
 
     def _say_failure(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         """Tell the others of an error of this rank; of another's they know."""

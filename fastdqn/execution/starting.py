@@ -15,7 +15,7 @@ import multiprocessing.util
 import os
 import sys
 import tempfile
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -66,16 +66,17 @@ def start(child: Any) -> None:
             folder = multiprocessing.util.get_temp_dir()
             task = json.dumps({"parent": os.getpid(), "folder": folder, "modules": IMPORTED_BEFORE})
             with process.signals_blocked(), environment({fork_server.TASK: task, "PYTHONPATH": path, **ONE_THREAD}):
-                multiprocessing.forkserver.ensure_running()
-            _started(child)
+                _do(multiprocessing.forkserver.ensure_running, child)
+            _do(child.start, child)
         else:
             with process.signals_blocked(), environment(ONE_THREAD):
-                _started(child)
+                _do(child.start, child)
 
 
-def _started(child: Any) -> None:
+def _do(step: Callable[[], object], child: Any) -> None:
+    """Take a step towards a child."""
     try:
-        child.start()
+        step()
     except (EOFError, OSError) as error:
         raise RunError(f"The process {child.name} could not be started ({error or type(error).__name__}).") from error
 

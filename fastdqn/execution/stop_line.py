@@ -20,7 +20,6 @@ import os
 import secrets
 import signal
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -30,6 +29,7 @@ from typing import Any
 
 from fastdqn import process
 from fastdqn.errors import RunError
+from fastdqn.terminal import write
 
 POLL_SECONDS = 0.2
 """Of waiting, after which whoever waits looks around."""
@@ -168,10 +168,7 @@ class StopLine:
             if len(self.codes) == self._world:
                 self.stop(_ALL_ENDED)
             return
-        stream = sys.stderr if message["error"] else sys.stdout
-        with contextlib.suppress(OSError, ValueError):  # nobody may read it any more
-            stream.write(str(message["text"]))
-            stream.flush()
+        write(str(message["text"]), error=bool(message["error"]))
 
     def _tell(self, line: socket.socket, number: int) -> None:
         with contextlib.suppress(OSError):

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from fastdqn.cgroup import available_memory, what_fits
-from fastdqn.errors import UserError
+from fastdqn.errors import NO_MEMORY, UserError, shortage_of
 
 FRAME_BYTES = 84 * 84
 ROW_BYTES = 9
@@ -145,6 +145,8 @@ def empty_frames(shape: tuple[int, int], device: torch.device) -> Tensor:
     try:
         return torch.empty(shape, dtype=torch.uint8, device=device)
     except RuntimeError as error:  # torch.OutOfMemoryError is one
+        if shortage_of(error) != NO_MEMORY:
+            raise
         raise UserError(
             f"{device} has no {shape[0] * shape[1] / 1e9:.1f} GB in one piece for a replay of {shape[0] - 1} frames; "
             "lower --replay-size."

@@ -109,7 +109,8 @@ class Checkpoints:
         """Return the checkpoint that has been written since the last call, None if there is none.
 
         Raises:
-            OSError: it could not be written, whatever the reason; those before it are still there.
+            OSError: it could not be written, for want of room on the disk or in memory, say; those before it are still
+                there.
         """
         thread = self._thread
         if thread is None or (thread.is_alive() and not wait):
@@ -119,10 +120,11 @@ class Checkpoints:
         self._thread = None
         error, saved = self._error, self._saved
         self._error = self._saved = None
-        if isinstance(error, OSError):
-            raise error
+        short = isinstance(error, Exception) and not isinstance(error, OSError) and shortage_of(error)
+        if short:
+            raise OSError(short) from error
         if error is not None:
-            raise OSError(f"{type(error).__name__}: {error}") from error
+            raise error
         return saved
 
     def _write(self, env_steps: int, states: dict[str, Any]) -> tuple[Path, int]:
@@ -342,7 +344,7 @@ def understood(run: Path) -> Generator[None]:
         raise CheckpointError(str(error)) from error
     except Exception as error:
         _refuse_shortage(error, run)
-        why = str(error).strip().splitlines()[-1].strip() if str(error) else type(error).__name__
+        why = (str(error).strip().splitlines() or [type(error).__name__])[-1].strip()
         raise CheckpointError(
             f"The checkpoint of {run} does not fit this version of fastdqn, or of ale-py: {why}."
         ) from error

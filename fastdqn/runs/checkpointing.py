@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fastdqn import process
-from fastdqn.errors import RunError
+from fastdqn.errors import RunError, shortage_of
 from fastdqn.options.run import RunOptions
 from fastdqn.runs.checkpoint import Checkpoints, Saved
 from fastdqn.states import Part, states_of
@@ -63,14 +63,15 @@ class Checkpointing:
 
         Raises:
             OSError: it cannot be written.
-            MemoryError: there is none for it, without the replay either.
+            MemoryError, RuntimeError: there is no memory for it, without the replay either.
         """
         try:
             self._files.begin(env_steps, lambda: self._states(state))
-        except MemoryError as error:
-            if not self._can_leave_out():
+        except (MemoryError, RuntimeError) as error:  # PyTorch's is one of the latter
+            why = shortage_of(error)
+            if why is None or not self._can_leave_out():
                 raise
-            self._leave_replay_out(str(error))
+            self._leave_replay_out(str(error) if isinstance(error, MemoryError) else why)
             self._files.begin(env_steps, lambda: self._states(state))
 
     def ended(self, again: Callable[[], None], wait: bool = False) -> None:

@@ -105,10 +105,10 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def is_words(said: Any) -> bool:
-    """Tell whether `said`, read from a file, can be shown: text without characters that move a terminal's cursor, end a
-    line or change colours.
+    """Tell whether `said`, read from a file, can be shown and written: text without characters that move a terminal's
+    cursor, end a line or change colours, and without halves of characters.
     """
-    return isinstance(said, str) and not any(unicodedata.category(one) in ("Cc", "Zl", "Zp") for one in said)
+    return isinstance(said, str) and not any(unicodedata.category(one) in ("Cc", "Cs", "Zl", "Zp") for one in said)
 
 
 def check_groups(config: Mapping[str, Any]) -> None:

@@ -156,15 +156,17 @@ class Run:
                 # unless the weights say why it came.
                 with contextlib.suppress(RuntimeError):
                     unfit = self.weights.unfit(self.env_steps, self.updates)
-                with contextlib.suppress(RunError, RuntimeError):
+                with contextlib.suppress(RunError, RuntimeError, MemoryError):
                     self._save()
                 with contextlib.suppress(OSError):
                     self._checkpointing.ended(lambda: None, wait=True)
         finally:
             self._checkpointing.parts = {}  # its games end, before others are played with what it learnt
-            self._logs.close(self.summary())
-            let_go(self.folder, self._lock)
-            self._running.__exit__(kind, error, trace)
+            try:
+                self._logs.close(self.summary())
+            finally:
+                let_go(self.folder, self._lock)
+                self._running.__exit__(kind, error, trace)
         if unfit is not None and isinstance(error, Exception):
             raise unfit from error
 

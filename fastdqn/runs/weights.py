@@ -124,7 +124,8 @@ def read_weights(run: Path, name: str = FILE) -> dict[str, Tensor]:
             about: dict[str, str] = file.metadata() or {}
             weights: dict[str, Tensor] = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - no dict
     except (OSError, ValueError, safetensors.SafetensorError) as error:
-        why = (isinstance(error, OSError) and error.strerror) or "it is cut short, or no file of weights"
+        named = "its folder has a name that is no text" if isinstance(error, UnicodeEncodeError) else None
+        why = named or (isinstance(error, OSError) and error.strerror) or "it is cut short, or no file of weights"
         raise UserError(f"The weights of the run {run} cannot be read from {name}: {why}.") from error
     if not {tensor.dtype for tensor in weights.values()} <= _TYPES:
         raise UserError(f"The {name} of the run {run} has numbers of a type that no network here has.")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import shutil
 from pathlib import Path
 from typing import Any, cast
 
@@ -69,7 +70,11 @@ def unpack(source: Path, folder: Path, own_game: str | None, name: str) -> None:
     if folder.exists():
         raise UserError(f"{folder} is there already; name another place with --into.")
     weights, config = _looked_at(source, own_game, name)
-    _write(folder, weights, config, f"Pulled from {name}.\n")
+    try:
+        _write(folder, weights, config, f"Pulled from {name}.\n")
+    except RunError:
+        shutil.rmtree(folder, ignore_errors=True)  # else the same command would find it there
+        raise
 
 
 def _looked_at(source: Path, own_game: str | None, name: str) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -35,6 +35,14 @@ def test_help_that_goes_nowhere(out: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_words_that_are_no_text_are_one_sentence() -> None:
+    """As a shell hands them on from a name of a file in another encoding."""
+    words = [sys.executable.encode(), b"-m", b"fastdqn.cli.main", b"evaluate", b"demo", b"--protocol", b"\xff"]
+    done = subprocess.run(words, capture_output=True, cwd=ROOT, check=False)
+    assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
+    assert done.stderr.startswith(b"error: --protocol takes one of training, nature")
+
+
 def test_the_home_folder_that_a_shell_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/at/home")
     assert _at_home("--runs-dir=~/runs") == "--runs-dir=/at/home/runs"

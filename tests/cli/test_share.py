@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 import sys
@@ -14,12 +15,12 @@ import safetensors.torch
 import torch
 
 from fastdqn.cli import evaluate, folders
-from fastdqn.errors import UserError
+from fastdqn.errors import RunError, UserError
 from fastdqn.options.fields import plain
 from fastdqn.runs.folder import FORMAT
 from fastdqn.runs.weights import checksum_of, read_weights, write_weights
 from fastdqn.tools.demo import make_demo
-from fastdqn.tools.share import FILES, pack, shared_config
+from fastdqn.tools.share import FILES, pack, shared_config, unpack
 from tests.helpers.scripts import ROOT, TOY_CATCH, fastdqn_says, parse
 from tests.helpers.trained import TrainedRuns
 
@@ -210,6 +211,25 @@ def test_what_comes_from_others_is_data(runs: TrainedRuns, tmp_path: Path, monke
     (tmp_path / "link").mkdir()
     (tmp_path / "link" / "config.json").symlink_to(tmp_path / "good" / "config.json")
     assert "its config.json is a link" in fastdqn_says("pull", str(tmp_path / "link")).stderr
+
+
+def test_a_network_for_which_there_is_no_room_leaves_nothing(
+    runs: TrainedRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the same command, with room, would find its own folder there."""
+    given, into = tmp_path / "given", tmp_path / "into"
+    pack(runs["09"], given)
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("fastdqn.tools.share.write_weights", full)
+        with pytest.raises(RunError, match="No space left on device"):
+            unpack(given, into, None, "given")
+    assert not into.exists()
+    unpack(given, into, None, "given")
+    assert (into / "config.json").exists()
 
 
 def test_by_the_hub(runs: TrainedRuns, tmp_path: Path, hub: type[FakeApi]) -> None:

@@ -146,13 +146,42 @@ def test_alone_there_is_no_group_and_nothing_is_averaged() -> None:
     assert ALONE.threads(None) is None
 
 
-@pytest.mark.parametrize("said", [{}, {"MASTER_ADDR": "127.0.0.1"}, {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "abc"}])
+@pytest.mark.parametrize(
+    "said",
+    [
+        {},
+        {"MASTER_ADDR": "127.0.0.1"},
+        *({"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port} for port in ("abc", "99999")),
+    ],
+)
 def test_without_rank_0s_address_there_is_one_sentence(said: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("MASTER_ADDR", "MASTER_PORT"):
         monkeypatch.delenv(name, raising=False)
     for name, value in {"RANK": "0", **said}.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(UserError, match="not where rank 0 is: MASTER_ADDR and MASTER_PORT"), Ranks(RanksOptions(2)):
+        pass
+
+
+@pytest.mark.parametrize("here", ["0", "a", ""])
+def test_a_number_of_processes_that_is_none_is_one_sentence(here: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = {"RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500", "LOCAL_WORLD_SIZE": here}
+    for name, value in said.items():
+        monkeypatch.setenv(name, value)
+    with (
+        pytest.raises(UserError, match=f"^LOCAL_WORLD_SIZE {here} in the environment is no number"),
+        Ranks(RanksOptions(2)),
+    ):
+        pass
+
+
+def test_a_rank_0_that_goes_before_its_line_is_there_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"RANK": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}.items():
+        monkeypatch.setenv(name, value)
+    store = mock.Mock()
+    store.check.side_effect = dist.DistNetworkError("Connection reset by peer")
+    monkeypatch.setattr(Ranks, "_meet_first", lambda *_: store)
+    with pytest.raises(RunError, match=r"^Rank 0 is gone: Connection reset by peer\.$"), Ranks(RanksOptions(2)):
         pass
 
 

@@ -149,7 +149,7 @@ def test_what_is_no_state_is_one_sentence(tmp_path: Path, body: bytes) -> None:
 
 
 def test_what_cannot_be_read_again_is_not_written(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="A state holds a set, which no checkpoint does"):
+    with pytest.raises(TypeError, match="A state holds a set, which no checkpoint does"):
         saved(tmp_path, {"values": {1, 2}})
     assert checkpoint.checkpoints_in(tmp_path) == []
 

@@ -23,6 +23,7 @@ from fastdqn.runs.folder import (
     RUNNING,
     UNFINISHED,
     hold,
+    is_words,
     let_go,
     process_named,
     read_config,
@@ -220,6 +221,12 @@ def test_what_is_nested_without_end_is_no_traceback(tmp_path: Path) -> None:
     assert process_named(tmp_path / RUNNING) == "another process"
     with pytest.raises(ValueError, match="nested too deeply"):
         read_object(tmp_path / "summary.json")
+
+
+def test_half_a_character_is_damage() -> None:
+    """It can be shown by nobody, and written into no report."""
+    assert not is_words("\ud800")
+    assert is_words("Größe 🙂")
 
 
 def test_nothing_is_written_through_a_link_in_a_strangers_folder(tmp_path: Path) -> None:

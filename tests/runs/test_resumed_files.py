@@ -14,13 +14,13 @@ import torch
 from fastdqn import process
 from fastdqn.errors import CheckpointError, RunError
 from fastdqn.runs.best import FILE, Best, read_best
-from fastdqn.runs.checkpoint import understood
+from fastdqn.runs.checkpoint import Checkpoints, checkpoints_in, understood
 from fastdqn.runs.checkpointing import Checkpointing
 from fastdqn.runs.encoding import from_bytes, to_bytes
 from fastdqn.runs.folder import write_json
 from fastdqn.runs.limits import Limits, StopTest
 from fastdqn.runs.ranked import LeadingRun
-from fastdqn.states import NothingUnfinished
+from fastdqn.states import Later, NothingUnfinished
 from tests.helpers.runs import CPU, game, make_run, options
 from tests.helpers.scripts import records, summary
 from tests.runs.test_ranked import Two
@@ -194,6 +194,8 @@ def test_a_checkpoint_of_the_end_is_written_where_the_last_round_made_no_env_ste
         (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"), "the memory did not suffice"),
         (torch.OutOfMemoryError("CUDA out of memory"), "the memory did not suffice"),
         (OSError(28, "No space left on device"), "No space left on device"),
+        (RuntimeError("CUDA error: the launch timed out\nCompile with ..."), "CUDA error: the launch timed out"),
+        (RuntimeError("can't start new thread"), "can't start new thread"),
     ],
 )
 def test_a_shortage_is_no_fault_of_the_checkpoint(tmp_path: Path, error: Exception, why: str) -> None:
@@ -203,6 +205,8 @@ def test_a_shortage_is_no_fault_of_the_checkpoint(tmp_path: Path, error: Excepti
     assert str(caught.value) == f"{tmp_path} could not be resumed: {why}; nothing is lost."
     with pytest.raises(CheckpointError), understood(tmp_path):
         raise RuntimeError("shapes differ")
+    with pytest.raises(CheckpointError, match=r"or of ale-py: ValueError\.$"), understood(tmp_path):
+        raise ValueError("\n")
 
 
 @pytest.mark.parametrize("had", [None, 7.0])
@@ -266,6 +270,39 @@ def test_a_checkpoint_without_a_replay_cannot_leave_it_out(tmp_path: Path) -> No
         assert part.asked == len(names)
     assert len(said) == 1
     assert "leave the replay out" in said[0]
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError("too little"), RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes.\nError 12")]
+)
+def test_a_checkpoint_for_which_there_is_no_memory_leaves_the_replay_out(tmp_path: Path, error: Exception) -> None:
+    """PyTorch says so by an error of its own."""
+    said: list[str] = []
+
+    class Large(Count):
+        def state(self) -> dict[str, Any]:
+            raise error
+
+    made = Checkpointing(options(tmp_path).run, tmp_path, {}, 0, said.append)
+    made.parts = {"learner": Count(), "replay": Large()}
+    made.begin(10, {})
+    made.ended(lambda: None, wait=True)
+    why = "too little" if isinstance(error, MemoryError) else "the memory did not suffice"
+    assert said[0] == f"the checkpoint could not be written ({why}); checkpoints now leave the replay out"
+    assert len(checkpoints_in(tmp_path)) == 1
+
+
+@pytest.mark.parametrize(("error", "kind"), [(MemoryError(), OSError), (KeyError("nope"), KeyError)])
+def test_a_fault_in_a_checkpoint_is_no_shortage(tmp_path: Path, error: Exception, kind: type[Exception]) -> None:
+    """A replay may be left out for want of memory; a mistake of the program is shown as it is."""
+
+    def read() -> Any:
+        raise error
+
+    files = Checkpoints(tmp_path, {}, 0)
+    files.begin(10, lambda: {"frames": Later(read, lambda: None)})
+    with pytest.raises(kind):
+        files.ended(wait=True)
 
 
 def test_an_old_run_writes_its_records_each_minute(tmp_path: Path) -> None:

@@ -163,6 +163,11 @@ def test_a_result_names_every_machine_and_commit_of_its_run(tmp_path: Path) -> N
     assert swept(folder, *words).returncode == 0
     found = results(folder)["pong-0"]
     assert (found["cpu"], found["commit"], found["gpu"]) == ("older, then fake", "a, then b", None)
+    for odd in (5, None, ["x"]):  # of a file that somebody has changed
+        machine.write_text(json.dumps({**said, "earlier": odd}))
+        (folder / "results" / "pong-0.json").unlink()
+        assert swept(folder, *words).returncode == 0
+        assert results(folder)["pong-0"]["cpu"] == "fake"
 
 
 def test_slots(monkeypatch: pytest.MonkeyPatch) -> None:

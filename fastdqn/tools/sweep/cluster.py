@@ -103,6 +103,8 @@ class RayWorkers:
                 future.set_result(asked.result())
             elif isinstance(cause := getattr(error, "cause", error), OSError):
                 future.set_exception(cause)
+            elif cause is not error and isinstance(cause, Exception):  # it was raised there
+                future.set_result(Outcome(job.task.name, 1, f"{type(cause).__name__}: {cause}", None))
             else:  # its machine, or Ray's own process there, is gone
                 line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
                 future.set_result(Outcome(job.task.name, -signal.SIGKILL, line, None))

@@ -126,7 +126,20 @@ def runs_in(folder: Path) -> list[Path]:
     """
     from fastdqn.runs.folder import written_at
 
-    return [path.parent for path in sorted(folder.glob("*/config.json"), key=lambda path: (written_at(path), path))]
+    configs = [folder / name / "config.json" for name in _names_in(folder)]
+    there = [path for path in configs if _names_in(path.parent, path.name)]
+    return [path.parent for path in sorted(there, key=lambda path: (written_at(path), path))]
+
+
+def _names_in(folder: Path, ending: str = "") -> list[str]:
+    """Return what is in a folder and ends so; nothing of what is no folder.
+
+    Raises:
+        OSError: the folder cannot be read, which a glob would keep to itself.
+    """
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        return [name for name in os.listdir(folder) if name.endswith(ending)]  # noqa: PTH208 - as the system says it
+    return []
 
 
 def progress_of(folder: Path) -> float:
@@ -196,14 +209,15 @@ def _attempts(folder: Path) -> Iterator[tuple[str, ...]]:
     """Yield what to add to the words of a run, one after the other while a checkpoint cannot be resumed: the newest
     checkpoint, the one before, begin it anew.
     """
-    saved = [run for run in runs_in(folder) if any((run / CHECKPOINTS).glob("*.checkpoint"))]
-    if saved:
-        newest = f"--resume={saved[-1]}"  # in one word: a folder may begin with a dash
+    saved = {run: len(_names_in(run / CHECKPOINTS, ".checkpoint")) for run in runs_in(folder)}
+    begun = [run for run, checkpoints in saved.items() if checkpoints]
+    if begun:
+        newest = f"--resume={begun[-1]}"  # in one word: a folder may begin with a dash
         yield (newest,)
-        if len(list((saved[-1] / CHECKPOINTS).glob("*.checkpoint"))) > 1:
+        if saved[begun[-1]] > 1:
             yield (newest, "--resume-previous")
-    for run in runs_in(folder):
-        if run not in saved:  # of one that was killed before its first checkpoint
+    for run, checkpoints in saved.items():
+        if not checkpoints:  # of one that was killed before its first
             shutil.rmtree(run, ignore_errors=True)
     yield ()
 

@@ -55,7 +55,9 @@ def result_of(script: str, task: Task, run: Path, cores: int) -> dict[str, Any]:
     machine: dict[str, Any] = {}
     with contextlib.suppress(OSError, ValueError):
         machine = read_object(run / "environment.json")
-    processes = [*machine.get("earlier", []), machine]
+    before: Any = machine.get("earlier")
+    earlier = cast(list[Any], before) if isinstance(before, list) else []
+    processes = [*(cast(dict[str, Any], one) for one in earlier if isinstance(one, dict)), machine]
     evaluations = _evaluations(summary)
     own = [name for name in evaluations if name not in _LAST]
     judged = next((name for name in (*own, *_LAST) if name in evaluations), _TRAINING)
