@@ -37,19 +37,18 @@ def multiply_all(tensors: Sequence[Tensor], factor: Tensor) -> None:
     _torch._foreach_mul_(tensors, factor)
 
 
-def clip(parameters: Sequence[Tensor], max_norm: float) -> Tensor:
-    """Clip the gradient of `parameters` to `max_norm`; return its norm before, () float32.
+def clip(parameters: Sequence[Tensor], max_norm: float) -> None:
+    """Clip the gradient of `parameters` to `max_norm`.
 
     As PyTorch does, but where the norm is at hand without waiting, and small enough, nothing is multiplied by 1.
     """
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     if not gradients or gradients[0].device.type != "cpu":
-        return torch.nn.utils.clip_grad_norm_(parameters, max_norm)
-    norm = norm_of_all(gradients)
-    factor = max_norm / (norm + 1e-6)
+        torch.nn.utils.clip_grad_norm_(parameters, max_norm)
+        return
+    factor = max_norm / (norm_of_all(gradients) + 1e-6)
     if not factor >= 1.0:  # nor a number
         multiply_all(gradients, factor)
-    return norm
 
 
 def centered_rmsprop_all(

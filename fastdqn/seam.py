@@ -31,12 +31,8 @@ class Group(NamedTuple):
 class Descent(Protocol):
     """What becomes of gradients."""
 
-    def step(self, group: Group) -> Tensor | None:
-        """Take every .grad of `group`; what is left there counts for nothing, and the next `gradient` drops it.
-
-        Returns:
-            the gradient's norm before it was clipped, () float32; None for a group without a largest norm.
-        """
+    def step(self, group: Group) -> None:
+        """Take every .grad of `group`; what is left there counts for nothing, and the next `gradient` drops it."""
         ...
 
     def mean(self, value: Tensor) -> Tensor:

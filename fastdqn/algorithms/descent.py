@@ -21,13 +21,11 @@ from fastdqn.seam import Group
 class Local:
     """Clips the gradient to its group's largest norm, if it has one, and makes the optimiser's step."""
 
-    def step(self, group: Group) -> Tensor | None:
-        """Take every .grad of `group`; return its norm before the clip, () float32, if the group has a largest one."""
-        norm = None
+    def step(self, group: Group) -> None:
+        """Take every .grad of `group`."""
         if group.max_norm is not None:
-            norm = clip(group.parameters, group.max_norm)
+            clip(group.parameters, group.max_norm)
         group.optimizer.step()
-        return norm
 
     def mean(self, value: Tensor) -> Tensor:
         """Return `value`: nobody else decides."""

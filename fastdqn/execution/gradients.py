@@ -34,11 +34,10 @@ class ToSlots:
         self._slots = slots
         self._next = 0
 
-    def step(self, group: Group) -> Tensor | None:
-        """Take every .grad of `group`; return its norm before the clip, () float32, if the group has a largest one."""
-        norm = None
+    def step(self, group: Group) -> None:
+        """Take every .grad of `group`."""
         if group.max_norm is not None:
-            norm = torch.nn.utils.clip_grad_norm_(group.parameters, group.max_norm)
+            torch.nn.utils.clip_grad_norm_(group.parameters, group.max_norm)
         if self.desk is not None:
             self.desk.take()
         slot = self._slots[self._next]
@@ -48,7 +47,6 @@ class ToSlots:
             else:
                 slot[place].copy_(parameter.grad.flatten())
         self._next = (self._next + 1) % SLOTS
-        return norm
 
     def mean(self, value: Tensor) -> Tensor:
         """Return `value`: nobody else decides."""

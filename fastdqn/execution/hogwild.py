@@ -158,18 +158,17 @@ class Shared:
                 group.optimizer.state[parameter] = _moments(member)
             self._bound[group.name] = _addresses(group)
 
-    def step(self, group: Group) -> Tensor | None:
-        """Clip, and step the shared weights; return the norm before the clip, None where there is no largest one.
+    def step(self, group: Group) -> None:
+        """Clip, and step the shared weights.
 
         Raises:
             ValueError: the group has not been bound, or its parameters have moved since: nobody else would learn.
         """
         if group.name not in self._common.own and self._bound.get(group.name) != _addresses(group):
             raise ValueError(f"the group {group.name!r} is not bound to what sessions share")
-        norm = _clipped(group)
+        _clip(group)
         with self._common.stepping(group):
             group.optimizer.step()
-        return norm
 
     def mean(self, value: Tensor) -> Tensor:
         """Return `value`: nobody else decides."""
@@ -219,16 +218,16 @@ class Synced:
             group.optimizer.state = defaultdict(dict, {member.weight: _moments(member) for member in members})
             self._copy(group)
 
-    def step(self, group: Group) -> Tensor | None:
-        """Clip, lend the gradients to the shared weights, step these, and copy them; return as `Shared` does.
+    def step(self, group: Group) -> None:
+        """Clip, lend the gradients to the shared weights, step these, and copy them.
 
         Raises:
             ValueError: the group has not been bound: its own weights would be stepped, and nobody else would learn.
         """
-        norm = _clipped(group)
+        _clip(group)
         if group.name in self._common.own:
             group.optimizer.step()
-            return norm
+            return
         weights = self._weights.get(group.name)
         if weights is None or group.optimizer.param_groups[0]["params"] is not weights:
             raise ValueError(f"the group {group.name!r} is not bound to what sessions share")
@@ -241,7 +240,6 @@ class Synced:
         self._steps[group.name] += 1
         if self._steps[group.name] % self._every == 0:
             self._copy(group)
-        return norm
 
     def mean(self, value: Tensor) -> Tensor:
         """Return `value`: nobody else decides."""
@@ -294,10 +292,9 @@ def _addresses(group: Group) -> list[int]:
     return [parameter.data_ptr() for parameter in group.parameters]
 
 
-def _clipped(group: Group) -> Tensor | None:
-    if group.max_norm is None:
-        return None
-    return torch.nn.utils.clip_grad_norm_(group.parameters, group.max_norm)
+def _clip(group: Group) -> None:
+    if group.max_norm is not None:
+        torch.nn.utils.clip_grad_norm_(group.parameters, group.max_norm)
 
 
 def _check_adam(group: Group) -> None:

@@ -290,10 +290,8 @@ class Averaged:
         self._ranks = ranks
         self._flat: dict[str, tuple[Tensor, list[Tensor]]] = {}  # of each group: all gradients, and views of each
 
-    def step(self, group: Group) -> Tensor | None:
-        """Take every .grad of `group`; return the norm of their mean before the clip, () float32, if the group has a
-        largest one.
-        """
+    def step(self, group: Group) -> None:
+        """Take every .grad of `group`."""
         flat, views = self._flat.get(group.name) or self._place(group)
         for parameter, view in zip(group.parameters, views, strict=True):
             if parameter.grad is None:
@@ -304,9 +302,9 @@ class Averaged:
         for parameter, view in zip(group.parameters, views, strict=True):
             lie, lies = ((one.device, one.dtype, one.stride()) for one in (view, parameter))
             parameter.grad = view if lie == lies else torch.empty_like(parameter).copy_(view)
-        norm = None if group.max_norm is None else clip(group.parameters, group.max_norm)
+        if group.max_norm is not None:
+            clip(group.parameters, group.max_norm)
         group.optimizer.step()
-        return norm
 
     def mean(self, value: Tensor) -> Tensor:
         """Return the mean of `value` over all ranks, which all must ask for equally often."""

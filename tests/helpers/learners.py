@@ -93,10 +93,10 @@ class KeepsGradients(Local):
     def __init__(self) -> None:
         self.gradients: list[torch.Tensor] = []
 
-    def step(self, group: Group) -> torch.Tensor | None:
+    def step(self, group: Group) -> None:
         self.gradients = [parameter.grad.clone() for parameter in group.parameters if parameter.grad is not None]
         assert len(self.gradients) == len(group.parameters)
-        return super().step(group)
+        super().step(group)
 
 
 def update_of(learner: DQNLearner, replay: DeviceReplay, batch_size: int) -> Callable[[], Metrics]:

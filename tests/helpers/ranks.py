@@ -73,10 +73,10 @@ def _rank(rank: int, port: int, work: Callable[[Ranks], Any], by_gloo: bool) -> 
 class ClipFirst(Averaged):
     """The control: every rank clips its own gradient, and the clipped ones are averaged."""
 
-    def step(self, group: Group) -> torch.Tensor | None:
+    def step(self, group: Group) -> None:
         if group.max_norm is not None:
             torch.nn.utils.clip_grad_norm_(group.parameters, group.max_norm)
-        return super().step(group._replace(max_norm=None))
+        super().step(group._replace(max_norm=None))
 
 
 def parts(batch: Any, count: int) -> list[Any]:
