@@ -49,6 +49,7 @@ from fastdqn import process
 from fastdqn.cli.parser import parsed
 from fastdqn.errors import UserError
 from fastdqn.execution.ranks import Ranks
+from fastdqn.execution.stop_line import loopback
 from fastdqn.options.ranks import RanksOptions
 
 MEGABYTES = (0.04, 0.56, 6.8)
@@ -126,7 +127,7 @@ def _rank(rank: int, world: int, port: int, repeats: int, times: Any) -> None:
     torch.set_num_threads(1)
     places = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world, "MASTER_PORT": port}
     os.environ |= {"MASTER_ADDR": "127.0.0.1", **{name: str(number) for name, number in places.items()}}
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo" if sys.platform == "linux" else "lo0")
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback())
 
     def by_gloo(tensor: Tensor) -> None:
         dist.all_reduce(tensor.mul_(1.0 / world))

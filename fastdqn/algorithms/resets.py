@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import numpy as np
-import torch
 
+from fastdqn.algorithms.dqn import DQNLearner
 from fastdqn.options.dqn import DQNOptions
 from fastdqn.options.resets import ResetOptions
+from fastdqn.replay.windows import Windows
 from fastdqn.schedules import geometric
 from fastdqn.seeds import torch_generator
-
-
-class Resettable(Protocol):
-    """A learner that may begin anew in part."""
-
-    def reset(self, keep: float, generator: torch.Generator) -> None: ...
-
-
-class Horizons(Protocol):
-    """Windows of a replay, which may be shorter than the longest."""
-
-    def set_horizon(self, n_step: int, gamma: float) -> None: ...
 
 
 class Resets:
@@ -62,7 +49,7 @@ class Resets:
             return round(n_step), self._last[1]
         return round(n_step), 1.0 - geometric(updates, 1.0 - self._first[1], 1.0 - self._last[1], over)
 
-    def before(self, updates: int, learner: Resettable, windows: Horizons) -> None:
+    def before(self, updates: int, learner: DQNLearner, windows: Windows) -> None:
         """Do what is due after so many updates, before the next one."""
         if self.due(updates):
             learner.reset(self._options.reset_keep, torch_generator(np.random.SeedSequence((self._seed, updates))))

@@ -28,6 +28,7 @@ from typing import Any
 
 from fastdqn import process
 from fastdqn.errors import RunError, UserError
+from fastdqn.execution.starting import environment
 from fastdqn.execution.stop_line import Reached, StopLine, loopback
 
 JAVA = 17
@@ -58,7 +59,7 @@ def on_ray(member: Member, world: int, address: str | None = None) -> int:
     address = address or os.environ.get("RAY_ADDRESS")
     here = address is None
     with (
-        _environment(_quiet_ray(here)),
+        environment(_absent(_quiet_ray(here))),
         tempfile.TemporaryDirectory(prefix="fastdqn-ray-", ignore_cleanup_errors=True) as folder,
         StopLine(_LOOPBACK if here else _own_address(), world) as line,
     ):
@@ -84,7 +85,7 @@ def on_spark(member: Member, world: int, local: bool, address: str | None = None
     here = local or address.startswith("local")
     with (
         tempfile.TemporaryDirectory(prefix="fastdqn-spark-", ignore_cleanup_errors=True) as folder,
-        _environment(_quiet_spark(Path(folder), world, here)),
+        environment(_absent(_quiet_spark(Path(folder), world, here))),
         StopLine(_LOOPBACK if here else _own_address(), world) as line,
     ):
         reached = line.reached_by(member, together=here)
@@ -321,17 +322,6 @@ def _own_standard_error(path: Path) -> Generator[None]:
         os.close(before)
 
 
-@contextlib.contextmanager
-def _environment(values: Mapping[str, str]) -> Generator[None]:
-    """Have these variables in the environment, where they are not there already."""
-    added = {name: value for name, value in values.items() if name not in os.environ or name == "SPARK_SUBMIT_OPTS"}
-    before = {name: os.environ.get(name) for name in added}
-    os.environ.update(added)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+def _absent(values: Mapping[str, str]) -> dict[str, str]:
+    """Return those of these variables that the environment lacks; SPARK_SUBMIT_OPTS holds what is there already."""
+    return {name: value for name, value in values.items() if name not in os.environ or name == "SPARK_SUBMIT_OPTS"}

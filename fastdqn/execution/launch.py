@@ -18,7 +18,6 @@ does.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 import runpy
 import sys
@@ -33,6 +32,7 @@ from fastdqn.errors import RunError, UserError
 from fastdqn.execution.presence import EMBEDDED, lookouts
 from fastdqn.execution.processes import LEAVE_SECONDS, ChildProcess, Outbox, end_all
 from fastdqn.execution.starting import environment
+from fastdqn.execution.stop_line import loopback
 from fastdqn.options.fields import plain
 from fastdqn.options.groups import options_from
 from fastdqn.options.ranks import RanksOptions
@@ -89,7 +89,8 @@ def launch(train: Callable[[Any], Any], options: Any, script: Path, finish: Call
     ranks: RanksOptions = options.ranks
     member = Member(str(script), type(options).__name__, plain(options), finish)
     if ranks.engine is not None:
-        engines = _engines(ranks.engine)
+        from fastdqn.execution import engines
+
         if ranks.engine == "ray":
             return engines.on_ray(member, ranks.processes, ranks.engine_address)
         return engines.on_spark(member, ranks.processes, ranks.engine == "spark-local", ranks.engine_address)
@@ -182,7 +183,7 @@ class Children:
             "MASTER_PORT": str(self._store.port),
             "TORCHELASTIC_USE_AGENT_STORE": "True",  # rank 0 is served, too
             "TORCHELASTIC_RESTART_COUNT": "0",  # which PyTorch below 2.5 asks for then
-            "GLOO_SOCKET_IFNAME": os.environ.get("GLOO_SOCKET_IFNAME", "lo" if sys.platform == "linux" else "lo0"),
+            "GLOO_SOCKET_IFNAME": os.environ.get("GLOO_SOCKET_IFNAME", loopback()),
         }
         with contextlib.ExitStack() as half_started:
             half_started.callback(end_all, self._children, 1.0)  # together: they wait for one that does not come
@@ -216,10 +217,3 @@ def _be_member(member: Member, variables: Mapping[str, str], outbox: Outbox) -> 
     code = member()
     if code:
         os._exit(code)
-
-
-def _engines(engine: str) -> Any:
-    try:
-        return importlib.import_module("fastdqn.execution.engines")
-    except ImportError as error:
-        raise UserError(f"--engine {engine} is not to be had here: {error}.") from error

@@ -91,6 +91,6 @@ def environment(values: Mapping[str, str]) -> Generator[None]:
     finally:
         for name, value in before.items():
             if value is None:
-                del os.environ[name]
+                os.environ.pop(name, None)
             else:
                 os.environ[name] = value

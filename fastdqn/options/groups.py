@@ -181,9 +181,18 @@ def groups_of(options: Any) -> Groups:
     return Groups(**{name: getattr(options, name) for name in known if hasattr(options, name)})
 
 
+def kinds_of(kind: type[Any]) -> dict[str, type[Any]]:
+    """Return the groups of a script's options by their names."""
+    types = get_type_hints(kind)
+    return {
+        field.name: next((arg for arg in get_args(types[field.name]) if arg is not type(None)), types[field.name])
+        for field in dataclasses.fields(kind)
+    }
+
+
 def defaults_of(kind: type[OptionsT]) -> OptionsT:
     """Return the options that a script composes, each group with its own defaults."""
-    return kind(**{name: group() for name, group in _kinds(kind).items()})
+    return kind(**{name: group() for name, group in kinds_of(kind).items()})
 
 
 def check(options: Any) -> None:
@@ -206,7 +215,7 @@ def flag_of(kind: type[Any], name: str) -> str:
 def learnt_by(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return what of a run's config.json changes what is learnt, by the names of the fields."""
     beside: dict[str, set[str]] = {}
-    for group, kind in _kinds(Groups).items():
+    for group, kind in kinds_of(Groups).items():
         beside[group] = {field.name for field in dataclasses.fields(kind) if not changes_learning(field)}
     return {
         name: value
@@ -221,7 +230,7 @@ def as_of_now(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return a run's config.json with the options of this version: one that there was not yet has its default, and one
     that is no more and was off is not named. So runs of several versions that learnt alike are alike.
     """
-    kinds, config = _kinds(Groups), _without_gone(config)
+    kinds, config = kinds_of(Groups), _without_gone(config)
     found = {name: vars(kind()) for name, kind in kinds.items() if kind in LATER} | config
     for group, said in config.items():
         if group in kinds and isinstance(said, dict):
@@ -237,7 +246,7 @@ def learnt_as_of_now(learnt: Mapping[str, Any]) -> dict[str, Any]:
     that several groups have, each with a default of its own: nobody says whose was meant.
     """
     off = {name: value for options in GONE.values() for name, value in options.items()}
-    kinds = _kinds(Groups).values()
+    kinds = kinds_of(Groups).values()
     found: dict[str, list[Any]] = {}
     for kind in kinds:
         for field in dataclasses.fields(kind):
@@ -254,7 +263,7 @@ def options_from(kind: type[OptionsT], config: Mapping[str, Any]) -> OptionsT:
         UserError: a group is missing, an option is unknown, or a value is out of range.
     """
     groups: dict[str, Any] = {}
-    kinds, config = _kinds(kind), _without_gone(config)
+    kinds, config = kinds_of(kind), _without_gone(config)
     for left in [config.get(name) for name in GONE.keys() - kinds.keys()]:
         if kind is not Groups and isinstance(left, dict) and left:
             raise _unknown(next(iter(cast(dict[str, Any], left))))
@@ -287,15 +296,6 @@ def _without_gone(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _unknown(option: str) -> UserError:
     return UserError(f"The run has an option, {option!r}, that this version of fastdqn does not know.")
-
-
-def _kinds(kind: type[Any]) -> dict[str, type[Any]]:
-    """Return the groups of a script's options by their names."""
-    types = get_type_hints(kind)
-    return {
-        field.name: next((arg for arg in get_args(types[field.name]) if arg is not type(None)), types[field.name])
-        for field in dataclasses.fields(kind)
-    }
 
 
 def _filled(kind: type[Any], said: Mapping[str, Any]) -> Any:

@@ -27,14 +27,6 @@ class Limits:
     max_env_steps: int | None
     deadline: float | None
 
-    @staticmethod
-    def of(
-        stop_score: float | None, max_env_steps: int | None, max_minutes: float | None, process_start: float
-    ) -> Limits:
-        """Return these limits, minutes counted from `process_start`."""
-        deadline = None if max_minutes is None else process_start + 60.0 * max_minutes
-        return Limits(stop_score, max_env_steps, deadline)
-
 
 class StopTest:
     """Keeps the scores of the last 100 games and says when and why the run is over.

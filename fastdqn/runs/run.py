@@ -334,8 +334,9 @@ class Run:
         self.stop.limits = self._limits()
 
     def _limits(self) -> Limits:
-        run = self.options
-        return Limits.of(run.stop_score, run.max_env_steps, run.max_minutes, time.monotonic() - process.elapsed())
+        run, start = self.options, time.monotonic() - process.elapsed()
+        deadline = None if run.max_minutes is None else start + 60.0 * run.max_minutes
+        return Limits(run.stop_score, run.max_env_steps, deadline)
 
     def _describe(self) -> None:
         """Write what the run is, and where it goes on."""

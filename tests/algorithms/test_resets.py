@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import pytest
 import torch
@@ -61,16 +62,17 @@ class Noted:
 
 def test_what_is_due_is_done_and_nothing_else() -> None:
     options = ResetOptions(reset_updates=4, first_n_step=4, horizon_updates=2)
-    noted, resets = Noted(), resets_of(options)
+    noted: Any = Noted()
+    resets = resets_of(options)
     for updates in range(4):
         resets.before(updates, noted, noted)
     assert noted.said == [(4, 0.997), (3, 0.997)]  # 3.46 steps are 3
     resets.before(4, noted, noted)
-    resumed = Noted()
+    resumed: Any = Noted()
     resets_of(options).before(4, resumed, resumed)  # in a process of its own: the same
     assert noted.said[2:] == resumed.said
     assert (len(resumed.said), resumed.said[1]) == (2, (4, 0.997))
-    idle = Noted()
+    idle: Any = Noted()
     resets_of(ResetOptions()).before(4, idle, idle)
     assert idle.said == []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 from fastdqn import process
 from fastdqn.runs.limits import Limits, StopTest
+from tests.helpers.runs import make_run
 
 
 def test_solved_is_the_mean_of_the_last_100_games_above_the_bound() -> None:
@@ -174,8 +176,13 @@ def test_limits() -> None:
     assert StopTest(Limits(None, None, None)).mean_score is None
 
 
-def test_minutes_count_from_the_start_of_the_process() -> None:
-    assert Limits.of(None, None, 2.0, 1000.0) == Limits(None, None, 1120.0)
+def test_minutes_count_from_the_start_of_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "elapsed", lambda: 30.0)
+    before = time.monotonic()
+    with make_run(tmp_path, max_minutes=2.0) as run:
+        deadline = run.stop.limits.deadline
+        assert deadline is not None
+        assert before <= deadline - 90.0 <= time.monotonic()
 
 
 def test_elapsed_counts_the_whole_process() -> None:

@@ -211,12 +211,12 @@ def test_a_shortage_is_no_fault_of_the_checkpoint(tmp_path: Path, error: Excepti
 
 @pytest.mark.parametrize("had", [None, 7.0])
 def test_the_best_weights_are_those_of_the_checkpoint_once_the_run_goes_on(tmp_path: Path, had: float | None) -> None:
-    stop = StopTest(Limits.of(18.0, 1000, None, 0.0))
+    stop = StopTest(Limits(18.0, 1000, None))
     layer = torch.zeros(2)
     best = Best(tmp_path, {"layer": layer})
     for score in (had, 9.0):
         if score is not None:
-            stop = StopTest(Limits.of(18.0, 1000, None, 0.0))
+            stop = StopTest(Limits(18.0, 1000, None))
             for _ in range(100):
                 stop.play(1)
                 stop.add(score, 0)
@@ -229,7 +229,7 @@ def test_the_best_weights_are_those_of_the_checkpoint_once_the_run_goes_on(tmp_p
     again.load(state)
     again.save()  # at the end of a run that did not go on
     assert read_best(tmp_path)["layer"].tolist() == [9.0, 9.0]
-    again.look(StopTest(Limits.of(18.0, 1000, None, 0.0)))
+    again.look(StopTest(Limits(18.0, 1000, None)))
     if had is None:
         assert not (tmp_path / FILE).exists()
     else:

@@ -11,12 +11,12 @@ import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, cast, get_args, get_type_hints
+from typing import Any, NamedTuple, cast
 
 from fastdqn.envs.games import registered_id, rom_of
 from fastdqn.errors import UserError
 from fastdqn.options.fields import changes_learning
-from fastdqn.options.groups import Groups, flag_of
+from fastdqn.options.groups import Groups, flag_of, kinds_of
 from fastdqn.options.presets import preset_for
 from fastdqn.runs.folder import is_words, read_object, write_json
 
@@ -227,12 +227,10 @@ def are_words(said: Any) -> bool:
 
 def set_aside(path: Path) -> Path:
     """Rename a file so that nothing takes it for what it was, and return its new place."""
-    for number in itertools.count(1):
-        aside = path.with_name(f"{path.name}.set-aside{'' if number == 1 else f'-{number}'}")
-        if not aside.exists():
-            path.rename(aside)
-            return aside
-    raise AssertionError("numbers do not end")
+    places = (path.with_name(f"{path.name}.set-aside{'' if i == 1 else f'-{i}'}") for i in itertools.count(1))
+    aside = next(place for place in places if not place.exists())
+    path.rename(aside)
+    return aside
 
 
 def atari_26() -> tuple[str, ...]:
@@ -242,13 +240,12 @@ def atari_26() -> tuple[str, ...]:
 
 def _beside() -> set[str]:
     """Return the options that change neither what is learnt nor how long."""
-    found: set[str] = set()
-    hints = get_type_hints(Groups)
-    for group in dataclasses.fields(Groups):
-        kind = next((one for one in get_args(hints[group.name]) if one is not type(None)), hints[group.name])
-        for field in dataclasses.fields(kind):
-            if not changes_learning(field):
-                found.add(flag_of(kind, field.name)[2:])
+    found = {
+        flag_of(kind, field.name)[2:]
+        for kind in kinds_of(Groups).values()
+        for field in dataclasses.fields(kind)
+        if not changes_learning(field)
+    }
     return found - set(LIMITS)
 
 
