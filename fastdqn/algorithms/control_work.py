@@ -91,13 +91,10 @@ class ControlWork:
         self.env_steps += item.env_steps
 
     def due(self) -> bool:
-        """Tell whether fewer updates were made than `allowed`."""
-        return self.updates < self.allowed
-
-    @property
-    def allowed(self) -> int:
-        """Updates for so many env steps. The first comes with `initial` env steps where there is one for each."""
-        return max(0, math.floor((self.env_steps - self._initial + 1) / self._every))
+        """Tell whether so many env steps allow another update. The first comes with `initial` env steps where there is
+        one for each.
+        """
+        return self.updates < math.floor((self.env_steps - self._initial + 1) / self._every)
 
     def update(self) -> Made:
         """Make one update."""

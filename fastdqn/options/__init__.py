@@ -1,9 +1,8 @@
 """Settings: groups that a script composes, presets that fill them in, and how a run's config.json says them."""
 
 from fastdqn.options.actor_critic import A2COptions, GradientOptions, PieceOptions, PlayersOptions, PPOOptions
-from fastdqn.options.dqn import AgentOptions, DQNOptions, PaceOptions, UpdateOptions
+from fastdqn.options.dqn import DQNOptions, PaceOptions, UpdateOptions
 from fastdqn.options.game import GameOptions, PlayerOptions, VectorOptions
-from fastdqn.options.parts import FreezeOptions, PartOptions, VariantOptions
 from fastdqn.options.ranks import RanksOptions
 from fastdqn.options.run import RunOptions
 from fastdqn.options.sac import SACOptions, SessionOptions
@@ -11,14 +10,11 @@ from fastdqn.options.trainer import TrainerOptions
 
 __all__ = [
     "A2COptions",
-    "AgentOptions",
     "DQNOptions",
-    "FreezeOptions",
     "GameOptions",
     "GradientOptions",
     "PPOOptions",
     "PaceOptions",
-    "PartOptions",
     "PieceOptions",
     "PlayerOptions",
     "PlayersOptions",
@@ -28,6 +24,5 @@ __all__ = [
     "SessionOptions",
     "TrainerOptions",
     "UpdateOptions",
-    "VariantOptions",
     "VectorOptions",
 ]

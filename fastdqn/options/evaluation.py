@@ -37,6 +37,5 @@ class EvaluationOptions:
         """Raise UserError for a value out of range."""
         at_least(self.evaluation_games, 0, "--evaluation-games")
         at_least(self.evaluation_envs, 1, "--evaluation-envs")
-        if self.final_average is not None:
-            above_zero(self.final_average, "--final-average")
-            between(self.final_average, 0.0, 1.0, "--final-average")
+        above_zero(self.final_average, "--final-average")
+        between(self.final_average, 0.0, 1.0, "--final-average")

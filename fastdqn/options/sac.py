@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fastdqn.errors import UserError
+from fastdqn.options.actor_critic import ActorCriticPreset
 from fastdqn.options.agents import Changes
 from fastdqn.options.fields import above_zero, at_least, beside, between
 
@@ -59,8 +60,7 @@ class SACOptions:
         at_least(self.replay_initial, 1, "--replay-initial")
         if not 0.0 < self.target_average <= 1.0:
             raise UserError(f"--target-average must be above 0 and at most 1, not {self.target_average:g}.")
-        if self.target_entropy is not None:
-            between(self.target_entropy, -1e9, 1e9, "--target-entropy")
+        between(self.target_entropy, -1e9, 1e9, "--target-entropy")
         above_zero(self.initial_temperature, "--initial-temperature")
         above_zero(self.temperature, "--temperature")
         above_zero(self.max_norm, "--max-norm")
@@ -121,24 +121,16 @@ class SessionOptions:
         return f"{self.sessions} session{'s' if self.sessions != 1 else ''}, {how}"
 
 
-@dataclass(frozen=True)
-class SACPreset:
-    """What an environment's id implies."""
-
-    source: str
-    settings: Changes
-
-
 ONE: Changes = {"vector": {"num_envs": 1}}
 """One game at a time, as in the papers."""
 _MUJOCO: Mapping[str, int] = {"replay_initial": 10_000}
 
-SAC_PRESETS: Mapping[str, SACPreset] = {
-    "Pendulum-v1": SACPreset(
+SAC_PRESETS: Mapping[str, ActorCriticPreset] = {
+    "Pendulum-v1": ActorCriticPreset(
         "rl-baselines3-zoo, hyperparams/sac.yml, for the learning rate; the score is this project's",
         {"run": {"max_env_steps": 50_000, "stop_score": -200.0}, "sac": {"learning_rate": 1e-3}},
     ),
-    "MountainCarContinuous-v0": SACPreset(
+    "MountainCarContinuous-v0": ActorCriticPreset(
         "rl-baselines3-zoo, hyperparams/sac.yml, but for its exploration that depends on the state (gSDE), whose "
         "deviations begin at exp(-3.67), its updates, which come 32 at a time (train_freq, gradient_steps), where "
         "there is one after each env step here, and its start without random env steps",
@@ -155,7 +147,7 @@ SAC_PRESETS: Mapping[str, SACPreset] = {
             },
         },
     ),
-    "BipedalWalker-v3": SACPreset(
+    "BipedalWalker-v3": ActorCriticPreset(
         "rl-baselines3-zoo, hyperparams/sac.yml, but for its exploration that depends on the state (gSDE), whose "
         "deviations begin at exp(-3), its updates, which come 64 at a time (train_freq, gradient_steps), where there "
         "is one after each env step here, and its networks of 400 and 300 units",
@@ -170,11 +162,11 @@ SAC_PRESETS: Mapping[str, SACPreset] = {
             },
         },
     ),
-    "HalfCheetah-v5": SACPreset(
+    "HalfCheetah-v5": ActorCriticPreset(
         "rl-baselines3-zoo, hyperparams/sac.yml, HalfCheetah-v4",
         {"run": {"max_env_steps": 1_000_000, "stop_score": None}, "sac": _MUJOCO},
     ),
-    "Humanoid-v5": SACPreset(
+    "Humanoid-v5": ActorCriticPreset(
         "rl-baselines3-zoo, hyperparams/sac.yml, Humanoid-v4",
         {"run": {"max_env_steps": 2_000_000, "stop_score": None}, "sac": _MUJOCO},
     ),
@@ -184,8 +176,8 @@ OTHERS: Changes = {"run": {"max_env_steps": 1_000_000, "stop_score": None}}
 """For all other environments."""
 
 
-PUBLISHED_SESSIONS: Mapping[str, SACPreset] = {
-    "Humanoid-v5": SACPreset(
+PUBLISHED_SESSIONS: Mapping[str, ActorCriticPreset] = {
+    "Humanoid-v5": ActorCriticPreset(
         "kengz/SLM-Lab, slm_lab/spec/benchmark/async_sac/async_sac_mujoco.json, async_sac_humanoid",
         {
             "run": {"max_env_steps": 50_000_000, "stop_score": None, "checkpoint_replay": False},  # 0.3 GB each

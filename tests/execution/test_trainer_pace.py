@@ -60,9 +60,8 @@ class Watched(ControlWork):
 class MakesUp(Watched):
     """Counts from the first env step on once it may update."""
 
-    @property
-    def allowed(self) -> int:
-        return int(self.env_steps / self._every) if self.env_steps >= INITIAL else 0
+    def due(self) -> bool:
+        return self.env_steps >= INITIAL and self.updates < int(self.env_steps / self._every)
 
 
 def step_of(games: int, resets: int = 0) -> Acted:
