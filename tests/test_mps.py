@@ -169,7 +169,7 @@ def test_a_player_beside_a_learner_on_mps_has_a_copy(monkeypatch: pytest.MonkeyP
     with mps_without_apple(monkeypatch):
         learns = network().to(MPS)
         weights = PlayerWeights(learns, "same")
-        assert weights.device == CPU
+        assert next(weights.network.parameters()).device == CPU
         with torch.no_grad():
             next(learns.parameters()).add_(1.0)
         weights.publish()

@@ -165,11 +165,6 @@ class Crew(NothingUnfinished):
         self._state: dict[str, Any] | None = None  # once the players are gone
 
     @property
-    def pids(self) -> list[int | None]:
-        """The players' process ids."""
-        return [child.pid for child in self._children]
-
-    @property
     def at_once(self) -> int:
         """Games that are played at once by all players."""
         return self.plan.players * self.plan.num_envs

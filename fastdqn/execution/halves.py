@@ -102,11 +102,6 @@ class HalfElsewhere(NothingUnfinished):
         self.num_envs, self.num_actions, self.numbered = games.num_envs, games.num_actions, games.numbered
         self.obs_shape, self.threads, self.newest = games.obs_shape, games.threads, games.newest
 
-    @property
-    def pid(self) -> int | None:
-        """The id of that process."""
-        return self._child.pid
-
     def reset(self) -> Frame:
         """Start all games; return their first frames, (N, H, W) uint8."""
         return self.resetting()()

@@ -46,13 +46,12 @@ class Message(NamedTuple):
 
     played: PlayedStep
     epsilon: float
-    reason: str | None  # why the run is over after this env step
 
 
 class _Wire(NamedTuple):
     step: WireStep
     epsilon: float
-    reason: str | None
+    reason: str | None  # why the run is over after this env step
 
 
 PlayerDevice = Literal["same", "cpu", "all"]
@@ -109,11 +108,6 @@ class PlayerWeights:
         """The first player's."""
         return self.networks[0]
 
-    @property
-    def device(self) -> torch.device:
-        """Where the first player evaluates the network."""
-        return next(self.network.parameters()).device
-
     def publish(self) -> None:
         """Let players have the learner's newest weights; free where they are the same."""
         for there in self._copies.values():
@@ -147,11 +141,6 @@ class PlayerProcess:
         self.reason: str | None = None
         """Why the player ended the run, once it has."""
 
-    @property
-    def pid(self) -> int | None:
-        """The player's process id."""
-        return self._child.pid
-
     def __enter__(self) -> PlayerProcess:
         self._child.__enter__()
         return self
@@ -174,7 +163,7 @@ class PlayerProcess:
             wire: _Wire | None = self._child.receive()
             if wire is None:
                 break
-            messages.append(Message(self._decoder.decode(wire.step), wire.epsilon, wire.reason))
+            messages.append(Message(self._decoder.decode(wire.step), wire.epsilon))
             self.reason = wire.reason
         return messages
 

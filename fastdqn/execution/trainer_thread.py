@@ -105,11 +105,6 @@ class Trainer(Generic[ItemT]):
             raise RunError(f"The trainer has not finished its update within {JOIN_SECONDS:g} seconds.")
         self._take_all()
 
-    @property
-    def waiting(self) -> int:
-        """Items that wait."""
-        return self._queue.qsize()
-
     def check(self) -> None:
         """Raise what has ended the thread, if anything has: nobody else would hear of it."""
         if self._error is not None:

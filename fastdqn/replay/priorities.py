@@ -42,10 +42,6 @@ class Priorities:
         """Return all leaves, (size,) float32."""
         return self._flat[: self.size]
 
-    def total(self) -> Tensor:
-        """Return the sum of all leaves, () float64."""
-        return self._sums.sum()
-
     def largest(self) -> Tensor:
         """Return the largest leaf, () float32."""
         return self._tops.max()

@@ -22,7 +22,7 @@ def who(pieces: list[Piece]) -> list[tuple[int, int]]:
 
 
 def gone(players: Experience) -> bool:
-    return not any(pid is not None and psutil.pid_exists(pid) for pid in players.pids)
+    return not any(one.pid is not None and psutil.pid_exists(one.pid) for one in players._children)
 
 
 def test_every_piece_comes_once_and_in_its_players_order() -> None:
@@ -130,7 +130,7 @@ def test_other_ends_of_a_player_are_one_sentence(fault: str, said: str) -> None:
 def test_a_killed_player_is_noticed(synchronous: bool) -> None:
     with Experience(plan_of(2, synchronous), weights_of(network())) as players:
         players.take(4)
-        psutil.Process(players.pids[1]).kill()
+        psutil.Process(players._children[1].pid).kill()
         begin = time.monotonic()
         with pytest.raises(RunError, match=r"^The player 2 process was killed by SIGKILL\.$"):
             while True:

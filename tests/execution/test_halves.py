@@ -188,7 +188,7 @@ def test_games_that_were_not_in_halves_begin_anew_and_the_other_way_round(halves
 def process_of(halves: Halves) -> psutil.Process:
     other = halves.groups[1]
     assert isinstance(other, HalfElsewhere)
-    return psutil.Process(other.pid)
+    return psutil.Process(other._child.pid)
 
 
 def test_a_process_that_is_killed_is_one_sentence() -> None:

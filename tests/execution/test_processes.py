@@ -139,7 +139,7 @@ def test_a_crew_ends_whatever_its_state_raises() -> None:
 
     with pytest.raises(MemoryError), Toys() as toys:
         assert toys._children[0].receive() == 0
-    assert gone(toys.pids[0])
+    assert gone(toys._children[0].pid)
 
 
 def test_a_killed_child_is_noticed() -> None:

@@ -167,7 +167,7 @@ def ages(room: int) -> list[float]:
     weights = [torch.zeros(1)], [torch.zeros(1)]
     trainer: Trainer[Sent] = Trainer(RolloutWork(learner, 10, 1, 1e-3, None), *weights, True, room)
     played = 0
-    learner.full = lambda: trainer.waiting == room or played == 10
+    learner.full = lambda: trainer._queue.qsize() == room or played == 10
     rollout: Any = FourBatches()
     found: list[float] = []
     with trainer:

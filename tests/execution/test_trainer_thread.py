@@ -76,7 +76,7 @@ def test_a_full_queue_blocks() -> None:
         begin = time.monotonic()
         for i in range(ROOM + 1):
             trainer.put(i)
-        assert trainer.waiting <= ROOM
+        assert trainer._queue.qsize() <= ROOM
         trainer.put(ROOM + 1)
         trainer.put(ROOM + 2)
         assert time.monotonic() - begin > 0.25
@@ -90,7 +90,7 @@ def test_without_a_thread_nothing_blocks() -> None:
     with trainer:
         for i in range(ROOM + 1):
             trainer.put(i)
-        assert trainer.waiting == ROOM + 1
+        assert trainer._queue.qsize() == ROOM + 1
         assert toy.updates == 0
         rounds = 0
         while trainer.advance():
@@ -112,7 +112,7 @@ def test_without_a_thread_a_bounded_queue_would_wait_for_ever() -> None:
         puts.start()
         puts.join(10.0 * trainer_thread.POLL_SECONDS)
         assert puts.is_alive()
-        assert trainer.waiting == ROOM
+        assert trainer._queue.qsize() == ROOM
         trainer.advance()
         puts.join(10.0)
         assert not puts.is_alive()
@@ -126,7 +126,7 @@ def test_taking_stops_when_an_update_is_due() -> None:
         for i in range(10):
             trainer.put(i)
         trainer.advance()
-        assert (len(toy.taken), toy.updates, trainer.waiting) == (4, 1, 6)
+        assert (len(toy.taken), toy.updates, trainer._queue.qsize()) == (4, 1, 6)
 
 
 def test_weights_are_those_of_finished_updates() -> None:
