@@ -17,7 +17,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import tyro
@@ -48,12 +48,12 @@ class BesideOptions:
 
 
 def main(words: Sequence[str]) -> int:
-    def work() -> int:
-        options: Any = parsed(BesideOptions, words, None, __doc__ or "")
-        print("\n".join(compare(entry_of(options.folders))))
-        return 0
+    return exit_code(lambda: show(parsed(BesideOptions, words, BesideOptions(), __doc__ or "")))
 
-    return exit_code(work)
+
+def show(options: BesideOptions) -> int:
+    print("\n".join(compare(entry_of(options.folders))))
+    return 0
 
 
 def entry_of(folders: Sequence[Path]) -> Entry:

@@ -92,11 +92,7 @@ class CurveOptions:
 
 
 def main(words: Sequence[str]) -> int:
-    def work() -> int:
-        options: Any = parsed(CurveOptions, words, None, __doc__ or "")
-        return draw(options)
-
-    return exit_code(work)
+    return exit_code(lambda: draw(parsed(CurveOptions, words, CurveOptions(), __doc__ or "")))
 
 
 def draw(options: CurveOptions) -> int:

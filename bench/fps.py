@@ -33,7 +33,6 @@ from typing import Any
 
 import torch
 import tyro
-from rich.console import Console
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # where bench is, if this file is run
 
@@ -48,6 +47,7 @@ from fastdqn.execution.devices import prepare_device
 from fastdqn.options.dqn import AgentName
 from fastdqn.options.run import RunOptions
 from fastdqn.runs.machine import environment
+from fastdqn.terminal import console_for_tables
 
 
 @dataclasses.dataclass(frozen=True)
@@ -246,9 +246,7 @@ def bench(options: BenchOptions) -> int:
     run.check()
     device: torch.device = prepare_device(run.device, run.cuda, run.threads)
     stamp = environment(device)
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=150)  # a file or a pipe has room for every column
+    console = console_for_tables()
     options.out.mkdir(parents=True, exist_ok=True)
     stem = options.out / f"{datetime.now():%Y%m%d-%H%M%S}-{'sweep' if options.sweep else 'fps'}-{device.type}"
     trials: dict[str, list[dict[str, Any]]] = {row.label: [] for row in rows}

@@ -42,11 +42,6 @@ class LazyFrames:
     def __init__(self, frames: tuple[Frame, ...]) -> None:
         self.frames = frames  # each (1, H, W) uint8, the oldest first
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """(C, H, W)."""
-        return (len(self.frames), *self.frames[0].shape[1:])
-
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[np.uint8]:
         stacked = np.concatenate(self.frames, axis=0)
         return stacked if dtype is None else stacked.astype(dtype, copy=False)

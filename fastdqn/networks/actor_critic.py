@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from fastdqn.networks.qnetwork import LastLayer, Stream, draw_first_weights, draw_orthogonal_weights
-from fastdqn.networks.torso import NATURE, Size, Torso
+from fastdqn.networks.torso import NATURE, Torso
 
 FRAME_SCALE = 256.0
 """Bytes are divided by this before they enter the network (Lapan 2020, chapter 13)."""
@@ -64,7 +64,6 @@ def actor_critic(
     obs_shape: tuple[int, ...],
     num_actions: int,
     generator: torch.Generator,
-    size: Size = NATURE,
     one_stream: bool = False,
     frame_scale: float = FRAME_SCALE,
     center_frames: bool = False,
@@ -87,13 +86,13 @@ def actor_critic(
         policy = policy if numbered else WithDeviation(policy, num_actions)
         return ActorCritic(nn.Identity(), policy, value, generator, orthogonal)
     channels, height, width = obs_shape
-    torso = Torso(channels, height, width, frame_scale, center_frames, size)
+    torso = Torso(channels, height, width, frame_scale, center_frames, NATURE)
     if one_stream:
-        body = nn.Sequential(torso, nn.Linear(torso.features, size.hidden), nn.ReLU())
-        policy, value = (Stream(LastLayer(size.hidden, outputs)) for outputs in (num_actions, 1))
+        body = nn.Sequential(torso, nn.Linear(torso.features, NATURE.hidden), nn.ReLU())
+        policy, value = (Stream(LastLayer(NATURE.hidden, outputs)) for outputs in (num_actions, 1))
         return ActorCritic(body, policy, value, generator, orthogonal)
     policy, value = (
-        Stream(nn.Linear(torso.features, size.hidden), nn.ReLU(), LastLayer(size.hidden, outputs))
+        Stream(nn.Linear(torso.features, NATURE.hidden), nn.ReLU(), LastLayer(NATURE.hidden, outputs))
         for outputs in (num_actions, 1)
     )
     return ActorCritic(torso, policy, value, generator, orthogonal)

@@ -27,11 +27,11 @@ def describe_replay(capacity: int, frame_bytes: int) -> str:
     return f"replay: {capacity:,} transitions, up to {replay_bytes(capacity, frame_bytes) / 1e9:.2f} GB of memory"
 
 
-def check_memory(capacity: int, available_bytes: int | None = None, frame_bytes: int = FRAME_BYTES) -> int:
-    """Return the bytes that the replay will need, or refuse before the run instead of dying in it.
+def check_memory(capacity: int, available_bytes: int | None = None, frame_bytes: int = FRAME_BYTES) -> None:
+    """Refuse a replay that will not fit, before the run instead of dying in it.
 
     Raises:
-        UserError: if they are more than the machine has available now.
+        UserError: if it needs more than the machine has available now.
     """
     needed = replay_bytes(capacity, frame_bytes)
     available = available_memory() if available_bytes is None else available_bytes
@@ -41,7 +41,6 @@ def check_memory(capacity: int, available_bytes: int | None = None, frame_bytes:
             f"A replay of {capacity} transitions needs {needed / 1e9:.1f} GB, but {available / 1e9:.1f} GB of "
             f"memory are available; {what_fits('--replay-size', fits)}."
         )
-    return needed
 
 
 def check_rollout_memory(steps: int, games: int, obs_bytes: int, available_bytes: int | None = None) -> None:
@@ -91,23 +90,22 @@ def check_device_memory(
     frame_bytes: int = FRAME_BYTES,
     available_bytes: int | None = None,
     replays: int = 1,
-) -> int:
-    """Return the bytes that the replay will need, or as many replays as there are to be; refuse them before the run
-    instead of dying in it.
+) -> None:
+    """Refuse a replay that will not fit, or as many as there are to be, before the run instead of dying in it.
 
     Raises:
-        UserError: if they are more than `device` has free now, with the number of frames that would fit.
+        UserError: if they need more than `device` has free now, with the number of frames that would fit.
     """
     available = available_bytes
     if available is None and device.type == "cuda":
         available = max(0, torch.cuda.mem_get_info(device)[0] - RESERVED_DEVICE_BYTES)
     elif available is None:
         available = available_memory()
-    return refuse_unfit(capacity, "frames", frame_replay_bytes(1, frame_bytes), replays, available, device)
+    refuse_unfit(capacity, "frames", frame_replay_bytes(1, frame_bytes), replays, available, device)
 
 
-def refuse_unfit(capacity: int, units: str, each: int, replays: int, available: int, device: torch.device) -> int:
-    """Return the bytes that so many replays of `capacity` units, of `each` bytes, need, if they are available.
+def refuse_unfit(capacity: int, units: str, each: int, replays: int, available: int, device: torch.device) -> None:
+    """Refuse so many replays of `capacity` units, of `each` bytes, if they need more than is available.
 
     Raises:
         UserError: with how many units would fit.
@@ -120,7 +118,6 @@ def refuse_unfit(capacity: int, units: str, each: int, replays: int, available: 
             f"{what} {needed / 1e9:.1f} GB, but {available / 1e9:.1f} GB of memory are free on {device}; "
             f"{what_fits('--replay-size', available // (replays * each))}."
         )
-    return needed
 
 
 def frames_that_fit(capacity: int, free_bytes: int, peak_bytes: int, frame_bytes: int = FRAME_BYTES) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from types import SimpleNamespace, TracebackType
 from typing import Any, Protocol
 
@@ -86,7 +85,7 @@ def run_of(
         return Run(script, options, device, wrappers, notes, progress, warm_up)
     if company.first:
         return LeadingRun(company, script, options, device, wrappers, notes, progress, warm_up * company.world)
-    return FollowingRun(company, script, device)
+    return FollowingRun(company, device)
 
 
 class LeadingRun(Run):
@@ -209,16 +208,14 @@ class FollowingRun:
 
     Args:
         company: who learns together.
-        script: path of the script.
         device: where the learner is.
     """
 
-    def __init__(self, company: Company, script: str, device: torch.device) -> None:
-        self.script = Path(script).stem
+    def __init__(self, company: Company, device: torch.device) -> None:
         self.counters = Counters()
         self.timed = Stopwatch(device)
         self.weights = SimpleNamespace(tensors=None)
-        self.neighbours = Neighbours(psutil.Process(), _say_nothing)
+        self.neighbours = Neighbours(psutil.Process(), lambda _: None)  # what there is to say, rank 0 says
         self._company = company
         self._parts: Mapping[str, Part] = {}
 
@@ -321,7 +318,3 @@ class FollowingRun:
                 raise
             data = b""
         self._company.collect(data)
-
-
-def _say_nothing(_: str) -> None:
-    """What a follower would say, rank 0 says."""

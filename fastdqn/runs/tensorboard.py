@@ -51,9 +51,6 @@ class Board:
         summary = _summaries.Summary(value=[_summaries.Summary.Value(tag=tag, histo=proto)])
         self._write(_events.Event(wall_time=time.time(), step=env_steps, summary=summary))
 
-    def flush(self) -> None:
-        self.file.flush()
-
     def close(self) -> None:
         """Close the file, and remove it if nothing was written, as by a run that was over when it was resumed."""
         self.file.close()

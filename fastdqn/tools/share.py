@@ -127,7 +127,7 @@ def card_of(run: Path, config: dict[str, Any]) -> str:
     own = games.named_again(game)
     lines += ["", "```sh", f"fastdqn pull hf:OWNER/NAME --into runs/pulled{own}"]
     lines += [f"fastdqn evaluate runs/pulled{own}", f"fastdqn watch runs/pulled{own}", "```", ""]
-    seed, steps = config["run"]["seed"], _summary(run).get("env_steps")
+    seed, steps = config["run"]["seed"], _read(run / "summary.json").get("env_steps")
     skip = config["game"]["frame_skip"]
     each = f" of {skip} frames" if games.is_atari(game) else ""
     said = "" if steps is None else f", {steps:,} env steps{each}"
@@ -140,10 +140,6 @@ def _present(options: Groups) -> Any:
     names = [field.name for field in dataclasses.fields(options) if getattr(options, field.name) is not None]
     kind = dataclasses.make_dataclass("Present", names, frozen=True)
     return kind(**{name: getattr(options, name) for name in names})
-
-
-def _summary(run: Path) -> dict[str, Any]:
-    return _read(run / "summary.json")
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -160,7 +156,7 @@ def _scores(run: Path) -> list[str]:
     files = {path.stem.removeprefix("evaluation-"): _read(path) for path in sorted(run.glob("evaluation-*.json"))}
     newer = {name: said for name, said in files.items() if said.get("checksum") == own}  # others: it has learnt on
     rows: list[str] = []
-    for name, said in (_summary(run) | newer).items():
+    for name, said in (_read(run / "summary.json") | newer).items():
         one = cast(dict[str, Any], said) if isinstance(said, dict) else {}
         if not all(isinstance(one.get(key), int | float) for key in ("games", "mean")) or one.get("stopped"):
             continue

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,9 +19,10 @@ from fastdqn.envs.build import bare_env, build_env
 from fastdqn.envs.many import build_games
 from fastdqn.errors import RunError, UserError
 from fastdqn.networks.actor_critic import actor_critic
-from fastdqn.options.game import OWN_GAME, GameOptions, VectorOptions
+from fastdqn.options.game import VectorOptions
 from fastdqn.replay.stacks import GameVectors
 from fastdqn.types import VectorStep
+from tests.helpers.games import game_of
 from tests.helpers.versions import NO_HALF_CHEETAH
 
 SEED = np.random.SeedSequence(7)
@@ -85,10 +85,6 @@ def registered() -> Iterator[None]:
     yield
     for name in (*more, "Plain", "Dark"):
         del gymnasium.registry[f"{name}Toy-v0"]
-
-
-def game_of(name: str, **more: Any) -> GameOptions:
-    return dataclasses.replace(GameOptions(name=name), **{**OWN_GAME, **more})
 
 
 def many(name: str, count: int) -> Any:

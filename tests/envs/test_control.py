@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,18 +15,15 @@ from fastdqn.envs import games
 from fastdqn.envs.build import bare_env, build_env
 from fastdqn.envs.many import build_games
 from fastdqn.errors import RunError, UserError
-from fastdqn.options.game import OWN_GAME, GameOptions, VectorOptions
+from fastdqn.options.game import VectorOptions
 from fastdqn.types import VectorStep
 from tests.helpers.checkpoints import through_a_file
 from tests.helpers.control import Ears, registered
+from tests.helpers.games import game_of
 from tests.helpers.scripts import ROOT
 
 SEED = np.random.SeedSequence(7)
 FLOAT = np.float32
-
-
-def game_of(name: str, **more: Any) -> GameOptions:
-    return dataclasses.replace(GameOptions(name=name), **{**OWN_GAME, **more})
 
 
 def many(name: str, count: int) -> Any:

@@ -149,7 +149,7 @@ def test_the_playing_area_of_other_sizes() -> None:
         assert abs(rows.start / height - 18 / 110) < 0.01
     whole, part = (OpenCVAtari(bare_env(game), game, side) for game, side in ((PONG, 84), (CROPPED, 64)))
     shown, seen = whole.reset(seed=3)[0], part.reset(seed=3)[0]
-    assert part.observation_space.shape == seen.shape == (4, 64, 64)
+    assert part.observation_space.shape == np.asarray(seen).shape == (4, 64, 64)
     ours, theirs = np.asarray(seen)[-1].astype(int), np.asarray(shown)[-1][14:78].astype(int)
     assert np.abs(ours.mean(axis=1) - theirs.mean(axis=1)).max() < 1.5
 

@@ -11,9 +11,14 @@ from gymnasium.spaces import Box, Discrete
 from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 
 from fastdqn.envs import games
-from fastdqn.options.game import GameOptions
+from fastdqn.options.game import OWN_GAME, GameOptions
 
 PLAIN = GameOptions(noop_max=0, episodic_life=False, fire_reset=False, clip_rewards=False)
+
+
+def game_of(name: str, **options: Any) -> GameOptions:
+    """Return the registered environment called `name`, presented as it is but for `options`."""
+    return GameOptions(**{"name": name, **OWN_GAME, **options})
 
 
 class Scripted(gymnasium.Env[Any, Any]):

@@ -25,7 +25,10 @@ from tests.helpers.scripts import script_says
 
 
 def test_memory_of_a_list_replay_is_checked_before_the_run() -> None:
-    assert check_memory(100_000, 10**10) == 100_000 * (FRAME_BYTES + TRANSITION_OVERHEAD_BYTES)
+    needed = 100_000 * (FRAME_BYTES + TRANSITION_OVERHEAD_BYTES)
+    check_memory(100_000, needed)
+    with pytest.raises(UserError, match="--replay-size 99999 would fit"):
+        check_memory(100_000, needed - 1)
     with pytest.raises(UserError, match=r"needs 7\.7 GB, but 1\.0 GB .* --replay-size 130616 would fit"):
         check_memory(1_000_000, 10**9)
     with pytest.raises(UserError, match="would fit"):
@@ -33,7 +36,10 @@ def test_memory_of_a_list_replay_is_checked_before_the_run() -> None:
 
 
 def test_larger_frames_need_more() -> None:
-    assert check_memory(1_000, 10**9, 210**2) == 1_000 * (210**2 + TRANSITION_OVERHEAD_BYTES)
+    needed = 1_000 * (210**2 + TRANSITION_OVERHEAD_BYTES)
+    check_memory(1_000, needed, 210**2)
+    with pytest.raises(UserError, match="--replay-size 999 would fit"):
+        check_memory(1_000, needed - 1, 210**2)
     assert describe_replay(1_000_000, 210**2) == "replay: 1,000,000 transitions, up to 44.70 GB of memory"
     available = psutil.virtual_memory().available
     size = int(available / (84**2 + TRANSITION_OVERHEAD_BYTES) * 0.8)  # which 84x84 would leave room for
@@ -56,7 +62,9 @@ def test_memory_is_what_was_said() -> None:
 def test_frames_that_do_not_fit_are_refused_with_how_many_would() -> None:
     with pytest.raises(UserError, match=r"--replay-size 1000 would fit"):
         check_device_memory(2000, CPU, available_bytes=1000 * (84 * 84 + 9))
-    assert check_device_memory(1000, CPU, available_bytes=1000 * (84 * 84 + 9)) == 1000 * (84 * 84 + 9)
+    check_device_memory(1000, CPU, available_bytes=1000 * (84 * 84 + 9))
+    with pytest.raises(UserError, match=r"--replay-size 999 would fit"):
+        check_device_memory(1000, CPU, available_bytes=1000 * (84 * 84 + 9) - 1)
     with pytest.raises(UserError, match=r"^4 replays of 1000 frames need 0\.0 GB, .*; --replay-size 250 would fit\.$"):
         check_device_memory(1000, CPU, available_bytes=1000 * (84 * 84 + 9), replays=4)
 

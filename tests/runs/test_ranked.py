@@ -65,7 +65,7 @@ class Thing(NothingUnfinished):
 def test_the_last_checkpoint_holds_what_rank_0_asks_for(order: int, parts: set[str]) -> None:
     """A follower waits for it as long as rank 0 lives, which may have one to write first."""
     other = Two(1, (order, LEAVE))
-    with FollowingRun(other, "x.py", torch.device("cpu")) as run:
+    with FollowingRun(other, torch.device("cpu")) as run:
         run._parts = {"learner": Thing(), "replay": Thing()}
     assert other.orders == [(0, True), (0, True)]
     (sent,) = other.sent  # at once, whatever its number: all make theirs at the same time
@@ -81,13 +81,13 @@ class Large(Thing):
 
 def test_a_follower_without_memory_for_its_replay_gives_the_rest_when_asked_again() -> None:
     other = Two(1, (STATES, STATES_WITHOUT_REPLAY, LEAVE))
-    with FollowingRun(other, "x.py", torch.device("cpu")) as run:
+    with FollowingRun(other, torch.device("cpu")) as run:
         run._parts = {"learner": Thing(), "replay": Large()}
     nothing, sent = other.sent
     assert nothing == b""
     assert set(from_bytes(sent)) == {"learner"}
     for parts in ({"learner": Large()}, {"learner": Large(), "replay": Thing()}):
-        with pytest.raises(MemoryError), FollowingRun(Two(1, (STATES_WITHOUT_REPLAY,)), "x.py", CPU) as run:
+        with pytest.raises(MemoryError), FollowingRun(Two(1, (STATES_WITHOUT_REPLAY,)), CPU) as run:
             run._parts = parts
 
 
@@ -105,7 +105,7 @@ def test_rank_0_has_too_little_memory_where_another_one_has() -> None:
 @pytest.mark.parametrize("value", [1.0, float("nan")])
 def test_an_error_of_a_follower_whose_weights_are_no_numbers_says_so(value: float) -> None:
     expected = ZeroDivisionError if value == 1.0 else RunError
-    with pytest.raises(expected) as caught, FollowingRun(Two(1), "x.py", torch.device("cpu")) as run:
+    with pytest.raises(expected) as caught, FollowingRun(Two(1), torch.device("cpu")) as run:
         run.weights.tensors = {"layer": torch.tensor([value])}
         raise ZeroDivisionError
     if expected is RunError:
@@ -114,7 +114,7 @@ def test_an_error_of_a_follower_whose_weights_are_no_numbers_says_so(value: floa
 
 def test_ranks_of_this_machine_are_no_neighbours_of_each_other() -> None:
     with mock.patch.object(Neighbours, "beside") as beside:
-        run = FollowingRun(Two(1), "x.py", torch.device("cpu"))
+        run = FollowingRun(Two(1), torch.device("cpu"))
         run.track()
     beside.assert_called_once_with([8, 9])
     assert run.env_steps == 60

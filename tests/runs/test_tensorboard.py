@@ -14,7 +14,7 @@ from fastdqn.types import Histogram
 def test_bars_end_in_the_middle_between_two_centers_however_far_these_are_apart(tmp_path: Path) -> None:
     board = Board(tmp_path)
     board.add_histogram("spread", Histogram([0.0, 1.0, 3.0], [0.5, 0.25, 0.25]), 7)
-    board.flush()
+    board.close()
     events = EventAccumulator(str(tmp_path), size_guidance={"histograms": 0})
     events.Reload()
     (event,) = events.Histograms("spread")

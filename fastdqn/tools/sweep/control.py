@@ -55,8 +55,8 @@ def run_sweep(
     path: Path,
     tasks: Sequence[Task],
     engine: Callable[[], Engine],
-    check: Callable[[Sequence[Task]], None] = lambda left: None,  # noqa: ARG005
-    keep_checkpoints: bool = False,
+    check: Callable[[Sequence[Task]], None],
+    keep_checkpoints: bool,
 ) -> int:
     """Do every run that has no result yet, and write what comes of it into `folder`.
 
