@@ -52,6 +52,8 @@ class EvaluationProtocol(NamedTuple):
     noise: bool = True  # of noisy layers
 
 
+LOOK_SECONDS = 0.5  # between two looks whether to stop
+
 PROTOCOLS = {
     "training": EvaluationProtocol(
         "as the run was trained: its own no-ops, sticky actions and final epsilon, 100 games (2017 post)",
@@ -283,7 +285,7 @@ def _play(
     started = count  # games that have begun and will be counted
     number = np.arange(count)  # of the game in a seat
     counts = np.ones(count, bool)  # whether it will be counted
-    steps, stopped, rounds = 0, None, 0
+    steps, stopped, looked = 0, None, began
     obs = seats.reset()
     while counts.any():
         actions = explored(best_actions(agent.learner, obs.to(device), noise), agent.num_actions, epsilon, rng)
@@ -296,11 +298,11 @@ def _play(
             more = started < episodes if episodes is not None else steps < (env_steps or 0)
             counts[seat], number[seat] = more, started
             started += int(more)
-        rounds += 1
-        if rounds % 50 == 0:
+        now = time.perf_counter()
+        if now - looked >= LOOK_SECONDS:
+            looked = now
             watch(len(ended), steps)
-            stopped = stop()
-            if stopped:
+            if stopped := stop():
                 break
     whole = min(number[counts].tolist(), default=started)  # stopped early: those that began before the first unfinished
     return Score([ended[i] for i in range(whole)], steps, time.perf_counter() - began, stopped)

@@ -33,12 +33,14 @@ class Lengths:
         self.lengths, self.count = iter(lengths), count
         self.left = np.array([next(self.lengths) for _ in range(count)])
         self.total = self.left.copy()
+        self.steps = 0
 
     def reset(self) -> torch.Tensor:
         return torch.zeros(self.count, 4, 84, 84, dtype=torch.uint8)
 
     def step(self, actions: np.ndarray) -> tuple[torch.Tensor, list[EpisodeEnd | None], np.ndarray]:
         self.left -= 1
+        self.steps += 1
         ends: list[EpisodeEnd | None] = []
         for seat in range(self.count):
             ends.append(None)
@@ -62,11 +64,20 @@ class NoAgent:
 
 
 def played(
-    lengths: list[int], count: int, episodes: int | None, env_steps: int | None = None, stop: Any = None
+    lengths: list[int],
+    count: int,
+    episodes: int | None,
+    env_steps: int | None = None,
+    stop: Any = None,
+    seconds: float = 0.0,
 ) -> Score:
+    """Play games whose steps take so many seconds each."""
     seats: Any = Lengths(lengths, count)
     agent: Any = NoAgent()
-    return _play(seats, agent, count, 0, episodes, env_steps, 0.0, stop or (lambda: None), lambda done, steps: None)
+    clock = SimpleNamespace(perf_counter=lambda: seconds * seats.steps)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evaluation, "time", clock)  # not the library's
+        return _play(seats, agent, count, 0, episodes, env_steps, 0.0, stop or (lambda: None), lambda done, steps: None)
 
 
 def test_the_first_games_to_begin_are_counted_not_the_first_to_end() -> None:
@@ -87,11 +98,18 @@ def test_env_steps_count_whole_games_that_began_in_time() -> None:
 def test_stopped_early_counts_what_began_before_the_first_unfinished_game() -> None:
     """Seat 0 plays one long game all the while: the short games that end beside it began later, but for one."""
     calls = iter([None, "interrupted"])
-    score = played([10**6, 10, *[10] * 1000], 2, 500, stop=lambda: next(calls))
+    score = played([10**6, 10, *[10] * 1000], 2, 500, stop=lambda: next(calls), seconds=0.01)
     assert (score.games, score.stopped) == ([], "interrupted")
     calls = iter([None, "interrupted"])
-    score = played([10, 10**6, *[10] * 1000], 2, 500, stop=lambda: next(calls))
+    score = played([10, 10**6, *[10] * 1000], 2, 500, stop=lambda: next(calls), seconds=0.01)
     assert len(score.games) == 1
+
+
+@pytest.mark.parametrize(("seconds", "rounds"), [(10.0, 1), (0.25, 2), (1 / 1024, 512)])
+def test_a_stop_is_heard_soon_however_slow_the_games_are(seconds: float, rounds: int) -> None:
+    """By the clock: of slow games each step is followed by a look, of fast ones few are."""
+    score = played([10**6], 1, 1, stop=lambda: "interrupted", seconds=seconds)
+    assert (score.stopped, score.env_steps) == ("interrupted", rounds)
 
 
 def test_noisy_layers_play_without_noise_where_the_protocol_says_so() -> None:
@@ -118,7 +136,7 @@ def test_noisy_layers_play_without_noise_where_the_protocol_says_so() -> None:
 
 
 def test_no_finished_game_is_no_score() -> None:
-    score = played([10**6] * 10, 2, 5, stop=lambda: "max-minutes")
+    score = played([10**6] * 10, 2, 5, stop=lambda: "max-minutes", seconds=0.01)
     assert (score.games, score.stopped) == ([], "max-minutes")
     said = score.as_dict("pong")
     assert (said["games"], said["mean"], said["human_normalised"]) == (0, None, None)
