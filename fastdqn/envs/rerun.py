@@ -47,6 +47,7 @@ class Rerun:
         self._pop: Any = env.get_wrapper_attr("pop_finished")
         self._game = -1
         self._actions: list[Any] = []
+        self._too_long = False  # the running game, whose actions are not kept any more
         self._obs: Observation = LazyFrames((np.zeros((1, 1, 1), np.uint8),))
         self._over = True
         self.repeated = True
@@ -60,6 +61,7 @@ class Rerun:
             return self._reset(None)
         self._game += 1
         self._actions.clear()
+        self._too_long = False
         return self._reset(game_seed(self._seed, self._game))
 
     def step(self, action: Any) -> Played:
@@ -81,11 +83,10 @@ class Rerun:
         """Return which game this is, and what was played in it; of one that is too long, nothing that it could be
         recognised by.
         """
-        too_long = len(self._actions) > LONGEST
         return {
             "game": self._game,
-            "actions": torch.zeros(0, dtype=torch.int32) if too_long else self._played(),
-            "obs": torch.zeros(0) if too_long else copied(np.asarray(self._obs)),
+            "actions": self._played(),
+            "obs": torch.zeros(0) if self._too_long else copied(np.asarray(self._obs)),
         }
 
     def play_again(self, state: Mapping[str, Any]) -> Iterator[tuple[Any, Observation, Played | None]]:
@@ -117,11 +118,16 @@ class Rerun:
         self._over = self._over or not self.repeated
 
     def _remember(self, action: Any) -> None:
-        if len(self._actions) <= LONGEST:
+        if len(self._actions) == LONGEST:
+            self._too_long = True
+            self._actions.clear()
+        if not self._too_long:
             self._actions.append(action.copy() if isinstance(action, np.ndarray) else action)  # the caller's may change
 
     def _played(self) -> torch.Tensor:
-        """Return what was played in this game, (T,) int32, or of continuous actions, (T, A) float32."""
+        """Return what was played in this game, (T,) int32, or of continuous actions, (T, A) float32; of one that is too
+        long, nothing.
+        """
         if self._actions and isinstance(self._actions[0], np.ndarray):
             return torch.from_numpy(np.stack(self._actions))
         return torch.tensor(self._actions, dtype=torch.int32)

@@ -150,12 +150,25 @@ def test_a_game_that_is_too_long_is_not_remembered(
     there.reset()
     play(there, np.random.default_rng(0), steps)
     (one,) = there.envs
-    assert len(one._actions) <= 21
+    assert len(one._actions) == (0 if anew else steps)
     state = through_a_file(tmp_path, there)
     here.reset()
     assert here.load(state).tolist() == [anew]
     observed, others = (play(env, np.random.default_rng(1), 30) for env in (here, there))
     assert (observed == others) == (not anew)
+
+
+def test_after_a_game_that_is_too_long_the_next_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rerun, "LONGEST", 5)
+    player = Rerun(build_env(GameOptions(name="breakout", max_frames=48), "classic"), 7)
+    actions: list[int] = []
+    for over in (True, False):
+        player.reset()
+        while not player._over and (over or len(actions) < 5):
+            player.step(1)
+            actions = player.state()["actions"].tolist()
+        assert actions == ([] if over else [1] * 5)
+        assert len(player.state()["obs"]) == (0 if over else 4)
 
 
 def test_every_game_has_a_seed_of_its_own_and_lost_lives_have_none() -> None:
