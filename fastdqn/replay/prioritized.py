@@ -15,6 +15,9 @@ from fastdqn.replay.priorities import Priorities
 from fastdqn.replay.ring import FrameReplay
 from fastdqn.types import Batch, Frame, VectorStep
 
+MEDIAN_OF = 1_000_000
+"""Priorities, at most, of which a report's median is taken."""
+
 
 class PrioritizedReplay:
     """A frame replay whose transitions are drawn in proportion to priority^exponent (Schaul et al. 2016, section 3.3).
@@ -149,17 +152,19 @@ class PrioritizedReplay:
 
     def spread(self) -> dict[str, float]:
         """Return how far apart the priorities are: their smallest, median and largest, with beta; nothing while none
-        can be drawn, or all are drawn alike. Waits for the device.
+        can be drawn, or all are drawn alike. Of a replay of more than a million the median is that of a sample: at most
+        a million, evenly spaced. Waits for the device.
         """
         leaves = self.priorities.leaves()
         drawable = leaves[leaves > 0]
         if len(drawable) == 0 or self._exponent == 0:
             return {}
-        priorities = drawable.cpu().numpy().astype(np.float64) ** (1.0 / self._exponent)
+        sample = drawable[:: -(-len(drawable) // MEDIAN_OF)].cpu().numpy().astype(np.float64)
+        power = 1.0 / self._exponent
         return {
-            "priority/min": float(priorities.min()),
-            "priority/median": float(np.median(priorities)),
-            "priority/max": float(priorities.max()),
+            "priority/min": float(drawable.min()) ** power,
+            "priority/median": float(np.median(sample**power)),
+            "priority/max": float(drawable.max()) ** power,
             "priority/beta": float(self._beta),
         }
 

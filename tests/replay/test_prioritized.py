@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -170,6 +171,21 @@ def test_spread_by_hand() -> None:
     assert spread["priority/median"] == pytest.approx(0.25, rel=1e-3)  # of an even number: between the middle two
     assert spread["priority/max"] == pytest.approx(5.0, rel=1e-3)
     assert spread["priority/beta"] == pytest.approx(0.7)
+
+
+def test_the_median_of_a_large_replay_is_one_of_an_even_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The smallest and the largest are those of all, whether or not they are in the sample."""
+    replay = replay_of(16, 1, 16)
+    slots = torch.nonzero(replay.priorities.leaves()).squeeze(1)[:18]
+    replay.priorities.clear()
+    values = torch.arange(1.0, 19.0).roll(7) ** 2
+    replay.priorities.put(slots, values**0.6)
+    for most, sample in ((18, values), (17, values[::2]), (5, values[::4])):
+        monkeypatch.setattr("fastdqn.replay.prioritized.MEDIAN_OF", most)
+        spread = replay.spread()
+        assert spread["priority/median"] == pytest.approx(np.median(sample.numpy()), rel=1e-4)
+        assert spread["priority/min"] == pytest.approx(1.0, rel=1e-4)
+        assert spread["priority/max"] == pytest.approx(324.0, rel=1e-4)
 
 
 def test_what_went_out_of_reach_since_the_draw_is_not_drawn_again() -> None:
