@@ -44,6 +44,7 @@ class StopTest:
         self._begun = 1  # games that have begun
         self._waiting: dict[int, float] = {}  # scores of games that have finished before an older one, by number
         self._looked = 0  # the oldest game that may wait
+        self._oldest: int | None = 0  # of those that are being played; None where it is yet to be looked for
 
     def state(self) -> dict[str, Any]:
         """Return the scores that count, and those that wait for a game that began before them."""
@@ -60,6 +61,7 @@ class StopTest:
         self._scores = deque(state["scores"], maxlen=WINDOW_EPISODES)
         self._waiting = {int(number): score for number, score in state["waiting"]}
         self._looked = min(*self._playing, *self._waiting, self._begun)
+        self._oldest = None
 
     def discard(self, envs: NDArray[np.bool_] | None) -> None:
         """Take note that the unfinished games of these places, (N,), are gone, and others have begun there."""
@@ -79,7 +81,7 @@ class StopTest:
     def play(self, count: int) -> None:
         """Take note of how many games are played at once; before the first of them ends."""
         if len(self._playing) != count:
-            self._playing, self._begun, self._looked = list(range(count)), count, 0
+            self._playing, self._begun, self._looked, self._oldest = list(range(count)), count, 0, 0
 
     def add(self, score: float, place: int = 0) -> int:
         """Count the raw score of the game that finished at `place` of those played at once, where the next one begins.
@@ -100,16 +102,18 @@ class StopTest:
         self._count_waiting()
 
     def _begin(self, place: int) -> None:
+        over = self._playing[place]
         self._playing[place] = self._begun
         self._begun += 1
-        self._count_waiting()
+        if self._oldest in (over, None):  # else the oldest is still played, and the same games wait for it
+            self._count_waiting()
 
     def _count_waiting(self) -> None:
-        oldest = min(*self._playing, self._begun) if self._waiting else self._looked
-        for number in range(self._looked, oldest):
+        self._oldest = min(*self._playing, self._begun)
+        for number in range(self._looked, self._oldest):
             if number in self._waiting:
                 self._scores.append(self._waiting.pop(number))
-        self._looked = max(self._looked, oldest)
+        self._looked = max(self._looked, self._oldest)
 
     @property
     def mean_score(self) -> float | None:

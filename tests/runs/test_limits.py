@@ -132,6 +132,73 @@ def test_what_waits_is_not_looked_through_at_each_end(endless: bool) -> None:
             assert CountingDict.looks <= 1
 
 
+class Plain(StopTest):
+    """Looks for the oldest game whenever one ends."""
+
+    def _begin(self, place: int) -> None:
+        self._playing[place] = self._begun
+        self._begun += 1
+        self._count_waiting()
+
+    def _count_waiting(self) -> None:
+        oldest = min(*self._playing, self._begun) if self._waiting else self._looked
+        for number in range(self._looked, oldest):
+            if number in self._waiting:
+                self._scores.append(self._waiting.pop(number))
+        self._looked = max(self._looked, oldest)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_scores_count_as_if_the_oldest_game_were_looked_for_at_each_end(seed: int) -> None:
+    """Whatever becomes of the games: they end, are gone, are left, and are resumed, with as many places or with others;
+    of two ranks."""
+    rng = np.random.default_rng(seed)
+    pair: list[StopTest] = [StopTest(Limits(None, None, None)), Plain(Limits(None, None, None))]
+    places = int(rng.choice([2, 6, 16]))
+    slow = int(rng.integers(places))
+    for turn in range(1_500):
+        kind, place = rng.random(), int(rng.integers(places))
+        if kind < 0.002:
+            places, slow = 2 * int(rng.integers(1, 9)), 0
+        gone = rng.random(places) < 0.2
+        first = int(rng.integers(places + 1))
+        said: list[Any] = []
+        for one in pair:
+            one.play(places)
+            if kind < 0.01:
+                new = type(one)(one.limits)
+                new.load(one.state())
+                pair[pair.index(one)] = one = new
+            elif kind < 0.02:
+                one.discard(gone)
+            elif kind < 0.03:
+                one.begin_anew(np.flatnonzero(gone[: places // 2]).tolist(), 1, 2)
+            elif kind < 0.04:
+                one.leave(range(first, places))
+            elif place != slow or turn % 97 == 0:
+                said.append(one.add(float(turn), place))
+            said.append((one.state(), one.mean_score, one.whole))
+        half = len(said) // 2
+        assert said[:half] == said[half:]
+
+
+def test_the_oldest_game_is_looked_for_only_when_it_has_ended() -> None:
+    stop, looks = StopTest(Limits(None, None, None)), list[int]()
+    stop.play(200)
+
+    class Playing(list[int]):
+        def __iter__(self) -> Any:
+            looks.append(1)
+            return super().__iter__()
+
+    stop._playing = Playing(stop._playing)
+    for place in range(1, 200):
+        stop.add(1.0, place)
+    assert (len(looks), stop.mean_score) == (0, None)
+    stop.add(1.0, 0)
+    assert (len(looks), stop.mean_score) == (1, 1.0)
+
+
 class CountingDict(dict[int, float]):
     """Counts how often it is looked through, or into."""
 
