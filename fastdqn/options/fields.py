@@ -15,6 +15,8 @@ _BESIDE = "beside learning"
 LARGEST = 2**63 - 1
 """Of whole numbers: what config.json and checkpoints may hold."""
 MOST_THREADS = 1_024
+HUNDRED_YEARS = 36_525 * 24 * 3_600
+"""Seconds: what a run may take, at most."""
 FRAME_SCALES = (1e-6, 1e6)
 """What pixels may be divided by."""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from fastdqn.errors import UserError
-from fastdqn.options.fields import LARGEST, MOST_THREADS, above_zero, at_least, beside, between, finite
+from fastdqn.options.fields import HUNDRED_YEARS, LARGEST, MOST_THREADS, above_zero, at_least, beside, between, finite
 from fastdqn.options.game import GameOptions
 
 STOP_EPSILON = 0.02
@@ -73,8 +73,12 @@ class RunOptions:
         finite(self.stop_score, "--stop-score")
         at_least(self.max_env_steps, 1, "--max-env-steps")
         at_least(self.fresh_games, 0, "--fresh-games")
-        above_zero(self.max_minutes, "--max-minutes")
-        above_zero(self.train_seconds, "--train-seconds")
+        for option, value, most in (
+            ("--max-minutes", self.max_minutes, HUNDRED_YEARS // 60),
+            ("--train-seconds", self.train_seconds, HUNDRED_YEARS),
+        ):
+            above_zero(value, option)
+            between(value, 0, most, option)
         above_zero(self.log_seconds, "--log-seconds")
         above_zero(self.checkpoint_minutes, "--checkpoint-minutes")
         between(self.threads, 1, MOST_THREADS, "--threads")

@@ -147,6 +147,8 @@ def test_bad_values_and_contradictions_are_one_sentence(argv: str) -> None:
         ("41_ppo_ranks", "--frame-scale inf", r"--frame-scale must be between 1e-06 and 1e\+06, not inf"),
         ("12_atari_100k", "--frame-scale 1e-39", r"--frame-scale must be between 1e-06 and 1e\+06"),
         ("09_cuda_graph", f"--max-env-steps {10**20}", rf"--max-env-steps must be at most {2**63 - 1}, not {10**20}"),
+        ("01_baseline", "--max-minutes 1e308", r"^--max-minutes must be between 0 and 52596000, not 1e\+308\.$"),
+        ("01_baseline", "--train-seconds 1e308", r"^--train-seconds must be between 0 and 3155760000, not 1e\+308\.$"),
         ("12_atari_100k", f"--epsilon-delay {2**63}", rf"--epsilon-delay must be at most {2**63 - 1}"),
         ("12_atari_100k", f"--reset-updates {2**63}", rf"--reset-updates must be at most {2**63 - 1}"),
         ("10_rainbow", "--distributional --value-max 1e39", r"--value-max must be between -1e\+30 and 1e\+30"),
