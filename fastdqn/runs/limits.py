@@ -109,11 +109,11 @@ class StopTest:
             self._count_waiting()
 
     def _count_waiting(self) -> None:
-        self._oldest = min(*self._playing, self._begun)
-        for number in range(self._looked, self._oldest):
+        oldest = min(*self._playing, self._begun)
+        for number in range(self._looked, oldest):
             if number in self._waiting:
                 self._scores.append(self._waiting.pop(number))
-        self._looked = max(self._looked, self._oldest)
+        self._looked, self._oldest = max(self._looked, oldest), oldest
 
     @property
     def mean_score(self) -> float | None:
