@@ -22,8 +22,9 @@ from torch import nn
 
 from fastdqn import process
 from fastdqn.errors import RunError, UserError
+from fastdqn.execution.child import Outbox, Request
 from fastdqn.execution.player import PlayerWeights
-from fastdqn.execution.processes import POLL_SECONDS, ChildProcess, Outbox, Request, end_all
+from fastdqn.execution.processes import POLL_SECONDS, ChildProcess, end_all
 from fastdqn.states import NothingUnfinished
 
 PATIENCE = 3.0

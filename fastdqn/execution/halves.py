@@ -23,8 +23,9 @@ from torch import Tensor
 from fastdqn.envs.in_flight import InFlight, together
 from fastdqn.envs.vector import VectorEnv
 from fastdqn.errors import RunError
+from fastdqn.execution.child import Outbox, Request
 from fastdqn.execution.devices import flush_denormals
-from fastdqn.execution.processes import ChildProcess, Outbox, Request, sharing
+from fastdqn.execution.processes import ChildProcess, sharing
 from fastdqn.states import NothingUnfinished
 from fastdqn.types import Came, Frame, VectorStep
 

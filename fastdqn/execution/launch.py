@@ -29,8 +29,9 @@ from typing import Any
 
 from fastdqn import process
 from fastdqn.errors import RunError, UserError
+from fastdqn.execution.child import Outbox
 from fastdqn.execution.presence import EMBEDDED, lookouts
-from fastdqn.execution.processes import LEAVE_SECONDS, ChildProcess, Outbox, end_all
+from fastdqn.execution.processes import LEAVE_SECONDS, ChildProcess, end_all
 from fastdqn.execution.starting import environment
 from fastdqn.execution.stop_line import loopback
 from fastdqn.options.fields import plain

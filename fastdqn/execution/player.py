@@ -16,7 +16,8 @@ from typing import Literal, NamedTuple, Protocol
 import torch
 from torch import nn
 
-from fastdqn.execution.processes import ChildProcess, Outbox, sharing
+from fastdqn.execution.child import Outbox
+from fastdqn.execution.processes import ChildProcess, sharing
 from fastdqn.execution.wire import FrameDecoder, FrameEncoder, WireStep
 from fastdqn.types import PlayedStep
 

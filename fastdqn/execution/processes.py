@@ -8,30 +8,25 @@ rest its parent waits for), a child whose parent is gone leaves.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import errno
-import multiprocessing.connection
 import os
 import queue
 import signal
-import sys
 import threading
 import time
-import traceback
 from collections import deque
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import psutil
-import torch
 
 from fastdqn import process
 from fastdqn.errors import RunError, UserError
+from fastdqn.execution.child import Request, run
 from fastdqn.execution.starting import ONE_THREAD, start, starter
 
 POLL_SECONDS = 0.2
@@ -47,34 +42,7 @@ SERVER_LOST = 255
 """The exit code that multiprocessing makes up for a child whose fork server is gone."""
 
 
-class Request(NamedTuple):
-    """What a parent asks of a child."""
-
-    kind: str
-    value: Any = None
-
-
 STOP = Request("stop")
-
-
-class Outbox:
-    """The child's side: where its messages go, and whether it has been asked to stop."""
-
-    def __init__(self, messages: Any, control: Connection) -> None:
-        self._messages = messages
-        self._control = control
-
-    def put(self, message: Any) -> None:
-        """Send `message`; wait while the queue is full."""
-        self._messages.put(message)
-
-    def asked_to_stop(self) -> bool:
-        """Tell whether the parent wants this process to leave; for a child of which nothing else is asked."""
-        return self._control.poll()
-
-    def request(self, wait: bool) -> Request | None:
-        """Return what the parent asks for next; None if that is nothing, unless this process is to wait for it."""
-        return self._control.recv() if wait or self._control.poll() else None
 
 
 class ChildProcess:
@@ -115,7 +83,7 @@ class ChildProcess:
         self._outgoing_lock = threading.Lock()
         self._sender: threading.Thread | None = None
         self._process = context.Process(
-            target=_run,
+            target=run,
             args=({**os.environ, **ONE_THREAD}, work, args, self._queue, child_end),
             name=f"fastdqn-{name}",
             daemon=True,
@@ -305,41 +273,6 @@ def end_all(children: Sequence[ChildProcess], seconds: float | None = None) -> N
         while any(child.alive for child in children) and time.monotonic() < deadline:
             for child in children:
                 child.wait(0.02 / len(children))
-
-
-def _run(
-    variables: Mapping[str, str], work: Callable[..., None], args: tuple[Any, ...], messages: Any, control: Connection
-) -> None:
-    """What the child process runs."""
-    process.install(of_run=True)
-    process.unblock_signals()
-    os.environ.clear()
-    os.environ.update(variables)  # the fork server has that of when it began
-    np.random.seed()  # and its random state, which all its children would share
-    threading.Thread(target=_leave_with_parent, daemon=True).start()
-    try:
-        torch.set_num_threads(1)
-        work(*args, Outbox(messages, control))
-        messages.close()
-        messages.join_thread()
-        if sys.version_info < (3, 13):  # later ones do so themselves
-            atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
-    except BaseException as error:
-        with contextlib.suppress(OSError):
-            control.send(error if isinstance(error, RunError | UserError) else traceback.format_exc())
-        messages.close()
-        messages.join_thread()  # what was sent before is not lost
-        with contextlib.suppress(BaseException):  # an environment's own programs end here
-            atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
-        os._exit(1)
-
-
-def _leave_with_parent() -> None:
-    """Wait for the parent's end, however it comes, and leave at once."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        multiprocessing.connection.wait([parent.sentinel])
-        os._exit(1)
 
 
 @contextlib.contextmanager

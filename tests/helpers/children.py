@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from fastdqn.errors import RunError
-from fastdqn.execution.processes import Outbox
+from fastdqn.execution.child import Outbox
 
 
 def count(first: int, last: int, outbox: Outbox) -> None:

@@ -17,8 +17,8 @@ from fastdqn.algorithms.sac import SACLearner, Settings
 from fastdqn.algorithms.sessions import ControlSession
 from fastdqn.build import build_learner
 from fastdqn.build_sac import _session_of
+from fastdqn.execution.child import Outbox
 from fastdqn.execution.hogwild import Shared, Synced
-from fastdqn.execution.processes import Outbox
 from fastdqn.networks.actor_critic import actor_critic
 from fastdqn.networks.control import GaussianActor, TwinCritic
 from fastdqn.options.dqn import AgentOptions, DQNOptions, UpdateOptions
