@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import multiprocessing.synchronize
 import os
 import queue
 import signal
@@ -35,6 +36,8 @@ PAUSE_SECONDS = 5.0
 """Between two looks, after which a silent child has as long as ever: it may have stood still with its parent."""
 LEAVE_SECONDS = 4.0
 """How long a child has to leave after it was asked to, before it is killed."""
+MOST_MESSAGES: int = vars(multiprocessing.synchronize)["SEM_VALUE_MAX"]
+"""Of a queue: what a semaphore counts to on this system."""
 BUFFERED_BYTES = 1 << 16
 """A request of so many bytes finds room in the pipe; a thread sends a larger one, as a child that is stopped would keep
 its parent waiting."""
@@ -52,7 +55,7 @@ class ChildProcess:
         work: what the child does, importable, called with `args` and its `Outbox`.
         args: sent to the child.
         name: of the process; "fastdqn-player" is called "the player process" where it fails.
-        capacity: messages that the queue holds.
+        capacity: messages that the queue holds, or as many as this system can count.
         timeout: seconds without a message after which a living child counts as hung.
 
     Raises:
@@ -69,7 +72,7 @@ class ChildProcess:
         self._looked = self._woke = time.monotonic()
         self._said: RunError | UserError | str = ""  # why the child failed
         try:
-            self._queue: Any = context.Queue(maxsize=capacity)
+            self._queue: Any = context.Queue(maxsize=min(capacity, MOST_MESSAGES))
             # A pipe, not an Event: an Event's lock would stay locked for ever if the child were killed holding it.
             control, child_end = context.Pipe()
         except OSError as error:

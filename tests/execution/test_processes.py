@@ -72,6 +72,11 @@ def test_the_queue_holds_no_more_than_its_capacity() -> None:
         assert child.queued() == 5
 
 
+def test_a_queue_may_be_asked_to_hold_more_than_the_system_can_count() -> None:
+    with child_of(count, 3, 5, capacity=2**40) as child:
+        assert [child.receive(), child.receive()] == [3, 4]
+
+
 def test_an_exception_is_raised_in_the_parent_with_its_traceback_after_what_was_sent_before() -> None:
     with child_of(count_and_fail, 9, capacity=20) as child:
         assert [child.receive() for _ in range(10)] == list(range(10))
