@@ -142,7 +142,7 @@ class Crew(NothingUnfinished):
     """
 
     called = "player"
-    """What each of them is called where it fails."""
+    """What each of them is called where it fails, and in the option that says how long one may be silent."""
 
     def __init__(
         self, plan: CrewPlan, weights: PlayerWeights, begun: int, capacity: int, hands: list[Hands] | None = None
@@ -156,6 +156,7 @@ class Crew(NothingUnfinished):
                 self.called if plan.players == 1 else f"{self.called} {i + 1}",
                 capacity,
                 plan.timeout,
+                f"--{self.called}-timeout",
             )
             for i in range(plan.players)
         ]

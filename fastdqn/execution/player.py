@@ -137,7 +137,7 @@ class PlayerProcess:
 
     def __init__(self, plan: PlayerPlan, weights: PlayerWeights, stop: StopTest, begun: int = 0) -> None:
         args = (plan, weights.network, stop, begun)
-        self._child = ChildProcess(_play, args, "player", plan.ahead, plan.timeout)
+        self._child = ChildProcess(_play, args, "player", plan.ahead, plan.timeout, "--player-timeout")
         self._decoder = FrameDecoder(plan.window)
         self.reason: str | None = None
         """Why the player ended the run, once it has."""

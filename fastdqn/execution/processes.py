@@ -57,17 +57,25 @@ class ChildProcess:
         name: of the process; "fastdqn-player" is called "the player process" where it fails.
         capacity: messages that the queue holds, or as many as this system can count.
         timeout: seconds without a message after which a living child counts as hung.
+        option: by which the user sets the timeout, if there is one.
 
     Raises:
         RunError: no queue or pipe can be made.
     """
 
     def __init__(
-        self, work: Callable[..., None], args: tuple[Any, ...], name: str, capacity: int, timeout: float
+        self,
+        work: Callable[..., None],
+        args: tuple[Any, ...],
+        name: str,
+        capacity: int,
+        timeout: float,
+        option: str | None = None,
     ) -> None:
         context = starter()
         self._called = f"The {name} process"
         self._timeout = timeout
+        self._set_by = "" if option is None else f" ({option})"
         self._seen: psutil.Process | None = None
         self._looked = self._woke = time.monotonic()
         self._said: RunError | UserError | str = ""  # why the child failed
@@ -184,7 +192,7 @@ class ChildProcess:
                 return None
             if not process.stop_signal() and time.monotonic() - heard > self._timeout:
                 raise RunError(
-                    f"{self._called} has sent nothing for {self._timeout:g} seconds and counts as hung."
+                    f"{self._called} has sent nothing for {self._timeout:g} seconds{self._set_by} and counts as hung."
                 ) from None
         except (EOFError, OSError):
             if not process.stop_signal():

@@ -218,7 +218,7 @@ def test_a_hung_player_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
         player.take(40)
         player._child._timeout = timeout
         begin = time.monotonic()
-        with pytest.raises(RunError, match="hung"):
+        with pytest.raises(RunError, match=r"for 2 seconds \(--player-timeout\) and counts as hung\.$"):
             for _ in range(1000):
                 player.take(4)
     assert time.monotonic() - begin < 12

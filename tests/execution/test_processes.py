@@ -43,9 +43,14 @@ forked = pytest.mark.skipif(sys.platform != "linux", reason="children are spawne
 
 
 def child_of(
-    work: Callable[..., None], *args: Any, capacity: int = 4, timeout: float = 60.0, name: str = "toy"
+    work: Callable[..., None],
+    *args: Any,
+    capacity: int = 4,
+    timeout: float = 60.0,
+    name: str = "toy",
+    option: str | None = None,
 ) -> ChildProcess:
-    return ChildProcess(work, args, name, capacity, timeout)
+    return ChildProcess(work, args, name, capacity, timeout, option)
 
 
 def gone(pid: int | None) -> bool:
@@ -165,13 +170,15 @@ def test_a_child_that_leaves_is_noticed() -> None:
             child.receive()
 
 
-def test_a_hung_child_is_noticed_and_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("option", "said"), [(None, ""), ("--toy-timeout", r" \(--toy-timeout\)")])
+def test_a_hung_child_is_noticed_and_killed(monkeypatch: pytest.MonkeyPatch, option: str | None, said: str) -> None:
     monkeypatch.setattr(processes, "LEAVE_SECONDS", 0.5)
-    with child_of(count_and_hang) as child:
+    with child_of(count_and_hang, option=option) as child:
         assert child.receive() == 0
         child._timeout = 1.0
         begin = time.monotonic()
-        with pytest.raises(RunError, match=r"^The toy process has sent nothing for 1 seconds and counts as hung\.$"):
+        hung = rf"^The toy process has sent nothing for 1 seconds{said} and counts as hung\.$"
+        with pytest.raises(RunError, match=hung):
             child.receive()
         assert 1.0 <= time.monotonic() - begin < 3.0
     assert time.monotonic() - begin < 6.0

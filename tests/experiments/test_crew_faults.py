@@ -120,7 +120,10 @@ def test_a_player_that_hangs(tmp_path: Path, script: str) -> None:
     with started(script, tmp_path, *words, env={"TOY_FAULT": "hang"}) as run:
         code, _, err = run.finish(120)
     assert code == 1
-    assert re.fullmatch(r"error: The player [12] process has sent nothing for 20 seconds and counts as hung\.\n", err)
+    assert re.fullmatch(
+        r"error: The player [12] process has sent nothing for 20 seconds \(--player-timeout\) and counts as hung\.\n",
+        err,
+    )
 
 
 @pytest.mark.slow

@@ -175,7 +175,10 @@ def test_a_session_that_hangs_ends_the_run(tmp_path: Path) -> None:
         run.players()[0].suspend()
         code, _, err = run.finish(30)
     assert code == 1
-    assert re.fullmatch(r"error: The session [12] process has sent nothing for 12 seconds and counts as hung\.\n", err)
+    assert re.fullmatch(
+        r"error: The session [12] process has sent nothing for 12 seconds \(--session-timeout\) and counts as hung\.\n",
+        err,
+    )
 
 
 @pytest.mark.slow
