@@ -19,7 +19,7 @@ from fastdqn.runs.best import Best
 from fastdqn.runs.folder import FORMAT
 from fastdqn.runs.limits import Limits, StopTest
 from fastdqn.runs.weights import read_weights, write_weights
-from fastdqn.tools import trial
+from fastdqn.tools import evaluate, trial
 from fastdqn.tools.evaluate import load_agent
 from fastdqn.tools.reading import moving_average, read_run
 from fastdqn.tools.trial import (
@@ -270,6 +270,7 @@ def test_after_ctrl_c_random_play_is_short(tmp_path: Path, monkeypatch: pytest.M
     run = make_trial(tmp_path / "run", two())
     monkeypatch.setattr(process, "_first", 2)
     monkeypatch.setattr(trial, "PATIENCE", patience)
+    monkeypatch.setattr(evaluate, "LOOK_SECONDS", 0.0)  # it looks after each step
     said = report_trial(run)
     found = json.loads((run / "trial.json").read_text())
     assert all((run / name).exists() for name in FILES)
