@@ -32,6 +32,9 @@ from fastdqn.replay.boxes import BoxReplay, check_box_memory, check_capacity, de
 from fastdqn.seam import Descent
 from fastdqn.seeds import Seeds, as_int, player_seeds, seeds_of, torch_generator
 
+PACKED_COPIES, SENT_COPIES = 1, 5
+"""Of what a replay of vectors holds: while it is written, and where another process writes it."""
+
 
 def control_here(
     run: RunOptions, game: GameOptions, sac: SACOptions, vector: VectorOptions, ranks: Ranks = ALONE
@@ -44,7 +47,8 @@ def control_here(
     device, seeds, vector = ranks.place(run, vector)
     games, note = build_games(game, vector, seeds.env, continuous=True)
     (obs_size,), num_actions = games.obs_shape, games.num_actions
-    check_box_memory(sac.replay_size, obs_size, num_actions, device, replays=ranks.sharing(device))
+    copies = _copies(run, ranks.alone)
+    check_box_memory(sac.replay_size, obs_size, num_actions, device, replays=ranks.sharing(device), copies=copies)
     learner = build_learner(seeds, sac, obs_size, num_actions, device, ranks.descent)
     replay = _build_replay(seeds, sac, games, device)
     policy = ControlPolicy(learner.network, num_actions, sac.replay_initial * ranks.world, _on(device, seeds.policy))
@@ -88,7 +92,8 @@ def sessions_elsewhere(
     env, note = build_described(game, "opencv", vector.frame_size, who, continuous=True)  # to be asked what it is
     (obs_size,), num_actions = spaces_of(env)
     check_capacity(sac.replay_size, each)
-    check_box_memory(sac.replay_size, obs_size, num_actions, device, replays=count)
+    copies = _copies(run, here=False)
+    check_box_memory(sac.replay_size, obs_size, num_actions, device, replays=count, copies=copies)
     learner = build_learner(seeds, sac, obs_size, num_actions, device)
     commons = Commons([Common(learner.groups(), OWN) for _ in range(count if sessions.distributed == "none" else 1)])
     descents = tuple(
@@ -181,6 +186,19 @@ def build_learner(
         fused=fused_adam_on(device),
     )
     return SACLearner(actor, critic, _on(device, seeds.noise), settings, descent)
+
+
+def _copies(run: RunOptions, here: bool) -> int:
+    """Return how many copies of what a replay holds a checkpoint makes, about, before all of it is in the file.
+
+    Args:
+        run: says whether there is a checkpoint with the replay.
+        here: whether the process that writes it is the one that packs it; that of another is packed, made one piece,
+            sent, gathered, and written as one piece.
+    """
+    if not (run.checkpoints and run.checkpoint_replay):
+        return 0
+    return PACKED_COPIES if here else SENT_COPIES
 
 
 def _on(device: torch.device, seed: np.random.SeedSequence) -> torch.Generator:

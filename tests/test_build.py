@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from fastdqn import build_sac
 from fastdqn.algorithms.a2c import Settings
 from fastdqn.algorithms.objectives import HistogramObjective
 from fastdqn.build import _learning, build_device_replay, check_games, games_on_device, one_game, schedule_of
@@ -247,6 +248,22 @@ def test_options_of_actor_critics_reach_what_they_are_of() -> None:
     assert critic._settings == Settings(0.5, 0.25, 0.125, 2.0, 3.0)
     window: Any = pieces._stacks._windows[0]
     assert (window._n, window._gamma, pieces._size) == (5, 0.75, 9)
+
+
+def test_room_for_a_checkpoints_copies_of_vectors_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More of them where another process writes the checkpoint; none where it leaves the replay out."""
+    found: list[tuple[int, int]] = []
+    monkeypatch.setattr(build_sac, "check_box_memory", lambda *_, replays, copies: found.append((replays, copies)))
+    words = ("--game", "Pendulum-v1", "--replay-size", "1000")
+    ranks: Any = SimpleNamespace(alone=False, world=2, sharing=lambda _: 2, descent=None, notes=())
+    for more in ((), ("--no-checkpoint-replay",), ("--no-checkpoints",)):
+        options = parse("31_sac", *words, *more)
+        ranks.place = lambda run, vector: (CPU, seeds_of(run.seed), vector)
+        for others in (ALONE, ranks):
+            control_here(options.run, options.game, options.sac, options.vector, others)
+        options = parse("32_sac_hogwild", *words, *more, "--sessions", "3")
+        build_sac.sessions_elsewhere(options.run, options.game, options.sac, options.vector, options.sessions)
+    assert found == [(1, 1), (2, 5), (3, 5), *[(1, 0), (2, 0), (3, 0)] * 2]
 
 
 def test_options_of_soft_actor_critic_reach_what_they_are_of() -> None:

@@ -58,7 +58,7 @@ class BoxReplay:
         newest: Callable[[], NDArray[np.float32]] | None = None,
     ) -> None:
         check_capacity(capacity, num_envs)
-        check_box_memory(capacity, obs_size, num_actions, device)
+        check_box_memory(capacity, obs_size, num_actions, device, beside=False)
         self.num_envs = num_envs
         self._rows = capacity // num_envs + 1  # the newest one holds observations alone
         self._size = self._rows * num_envs
@@ -205,8 +205,20 @@ def check_box_memory(
     device: torch.device,
     available_bytes: int | None = None,
     replays: int = 1,
+    copies: int = 0,
+    beside: bool = True,
 ) -> None:
     """Refuse, before the run, a replay that does not fit, or as many as there are to be.
+
+    Args:
+        capacity: env steps of each.
+        obs_size: D.
+        num_actions: A.
+        device: where they are to be.
+        available_bytes: by default what is free there now.
+        replays: as many as there are to be.
+        copies: of what they hold that there are while a checkpoint is written; vectors are hardly compressed.
+        beside: whether there is to be room for what a run needs beside them.
 
     Raises:
         UserError: with the number of env steps that would.
@@ -216,7 +228,8 @@ def check_box_memory(
         available = torch.cuda.mem_get_info(device)[0]
     elif available is None:
         available = available_memory()
-    refuse_unfit(capacity, "env steps", box_replay_bytes(1, obs_size, num_actions), replays, available, device)
+    each = box_replay_bytes(1, obs_size, num_actions)
+    refuse_unfit(capacity, "env steps", each, replays, available, device, copies, beside)
 
 
 def describe_box_replay(capacity: int, obs_size: int, num_actions: int, device: torch.device) -> str:

@@ -15,6 +15,10 @@ TRANSITION_OVERHEAD_BYTES = 600
 """Python objects of one transition in a list beside its one new frame; the replay's test measures it."""
 RESERVED_DEVICE_BYTES = 1_500_000_000
 """What networks, optimiser and an update's temporaries need on a CUDA device, generously."""
+RESERVED_BYTES = 300_000_000
+"""What they and the pieces of a checkpoint need in the host's memory beside a replay."""
+PACKED_PERCENT = 2
+"""Of a replay, what its frames take once more, generously: a checkpoint has them compressed."""
 
 
 def replay_bytes(capacity: int, frame_bytes: int = FRAME_BYTES) -> int:
@@ -31,16 +35,10 @@ def check_memory(capacity: int, available_bytes: int | None = None, frame_bytes:
     """Refuse a replay that will not fit, before the run instead of dying in it.
 
     Raises:
-        UserError: if it needs more than the machine has available now.
+        UserError: if the machine has not so much available now, and what a run needs beside it.
     """
-    needed = replay_bytes(capacity, frame_bytes)
     available = available_memory() if available_bytes is None else available_bytes
-    if needed > available:
-        fits = available // (frame_bytes + TRANSITION_OVERHEAD_BYTES)
-        raise UserError(
-            f"A replay of {capacity} transitions needs {needed / 1e9:.1f} GB, but {available / 1e9:.1f} GB of "
-            f"memory are available; {what_fits('--replay-size', fits)}."
-        )
+    refuse_unfit(capacity, "transitions", replay_bytes(1, frame_bytes), 1, available, torch.device("cpu"))
 
 
 def check_rollout_memory(steps: int, games: int, obs_bytes: int, available_bytes: int | None = None) -> None:
@@ -94,7 +92,8 @@ def check_device_memory(
     """Refuse a replay that will not fit, or as many as there are to be, before the run instead of dying in it.
 
     Raises:
-        UserError: if they need more than `device` has free now, with the number of frames that would fit.
+        UserError: if `device` has not so much free now, and what a run needs beside it, with the number of frames that
+            would fit.
     """
     available = available_bytes
     if available is None and device.type == "cuda":
@@ -104,19 +103,46 @@ def check_device_memory(
     refuse_unfit(capacity, "frames", frame_replay_bytes(1, frame_bytes), replays, available, device)
 
 
-def refuse_unfit(capacity: int, units: str, each: int, replays: int, available: int, device: torch.device) -> None:
-    """Refuse so many replays of `capacity` units, of `each` bytes, if they need more than is available.
+def refuse_unfit(
+    capacity: int,
+    units: str,
+    each: int,
+    replays: int,
+    available: int,
+    device: torch.device,
+    copies: int = 0,
+    beside: bool = True,
+) -> None:
+    """Refuse so many replays of `capacity` units, of `each` bytes, if they need more than is available, on another
+    device than a GPU with what the run needs beside them.
+
+    Args:
+        capacity: of a replay.
+        units: what it is counted in.
+        each: bytes of a unit.
+        replays: in the same memory.
+        available: bytes.
+        device: where the replays are.
+        copies: of all that replays hold that there are while a checkpoint is written.
+        beside: whether there is to be room for anything but the replays.
 
     Raises:
         UserError: with how many units would fit.
     """
+    if device.type == "cuda" or not beside:
+        percent, reserved, copies = 100, 0, 0
+    else:
+        percent, reserved = 100 + PACKED_PERCENT + 100 * copies, RESERVED_BYTES
     needed = replays * capacity * each
-    if needed > available:
+    more = needed * (percent - 100) // 100 + reserved
+    if needed + more > available:
         of = f"of {capacity} {units} need"
         what = f"A replay {of}s" if replays == 1 else f"{replays} replays {of}"
+        needs = f"{what} {needed / 1e9:.1f} GB" + (f", and the run {more / 1e9:.1f} GB more" if more else "")
+        fits = max(0, available - reserved) * 100 // (percent * replays * each)
         raise UserError(
-            f"{what} {needed / 1e9:.1f} GB, but {available / 1e9:.1f} GB of memory are free on {device}; "
-            f"{what_fits('--replay-size', available // (replays * each))}."
+            f"{needs}, but {available / 1e9:.1f} GB of memory are free on {device}; {what_fits('--replay-size', fits)}"
+            f"{', or more with --no-checkpoint-replay' if copies and fits else ''}."
         )
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import psutil
 import pytest
 import torch
@@ -9,8 +12,10 @@ import torch
 from fastdqn.build import build_list_replay
 from fastdqn.errors import UserError
 from fastdqn.options.dqn import DQNOptions
+from fastdqn.replay.boxes import box_replay_bytes, check_box_memory
 from fastdqn.replay.memory import (
     FRAME_BYTES,
+    RESERVED_BYTES,
     TRANSITION_OVERHEAD_BYTES,
     check_device_memory,
     check_memory,
@@ -25,11 +30,12 @@ from tests.helpers.scripts import script_says
 
 
 def test_memory_of_a_list_replay_is_checked_before_the_run() -> None:
-    needed = 100_000 * (FRAME_BYTES + TRANSITION_OVERHEAD_BYTES)
-    check_memory(100_000, needed)
-    with pytest.raises(UserError, match="--replay-size 99999 would fit"):
+    needed = 100_000 * (FRAME_BYTES + TRANSITION_OVERHEAD_BYTES) * 102 // 100 + RESERVED_BYTES
+    check_memory(100_000, needed + 1)
+    with pytest.raises(UserError, match="would fit"):
         check_memory(100_000, needed - 1)
-    with pytest.raises(UserError, match=r"needs 7\.7 GB, but 1\.0 GB .* --replay-size 130616 would fit"):
+    said = r"needs 7\.7 GB, and the run 0\.5 GB more, but 1\.0 GB .*; --replay-size 89638 would fit\.$"
+    with pytest.raises(UserError, match=said):
         check_memory(1_000_000, 10**9)
     with pytest.raises(UserError, match="would fit"):
         build_list_replay(seeds_of(0), DQNOptions(replay_size=10**10), (4, 84, 84))
@@ -60,13 +66,51 @@ def test_memory_is_what_was_said() -> None:
 
 
 def test_frames_that_do_not_fit_are_refused_with_how_many_would() -> None:
-    with pytest.raises(UserError, match=r"--replay-size 1000 would fit"):
-        check_device_memory(2000, CPU, available_bytes=1000 * (84 * 84 + 9))
-    check_device_memory(1000, CPU, available_bytes=1000 * (84 * 84 + 9))
+    """A GPU's own reserve is taken off before."""
+    cuda, free = torch.device("cuda"), 1000 * (84 * 84 + 9)
+    with pytest.raises(UserError, match=r"needs 0\.0 GB, but 0\.0 GB of .*--replay-size 1000 would fit\.$"):
+        check_device_memory(2000, cuda, available_bytes=free)
+    check_device_memory(1000, cuda, available_bytes=free)
     with pytest.raises(UserError, match=r"--replay-size 999 would fit"):
-        check_device_memory(1000, CPU, available_bytes=1000 * (84 * 84 + 9) - 1)
+        check_device_memory(1000, cuda, available_bytes=free - 1)
     with pytest.raises(UserError, match=r"^4 replays of 1000 frames need 0\.0 GB, .*; --replay-size 250 would fit\.$"):
-        check_device_memory(1000, CPU, available_bytes=1000 * (84 * 84 + 9), replays=4)
+        check_device_memory(1000, cuda, available_bytes=free, replays=4)
+
+
+@pytest.mark.parametrize(("replays", "copies"), [(1, 0), (1, 1), (3, 0), (4, 5)])
+@pytest.mark.parametrize("check", [check_memory, check_device_memory, check_box_memory])
+def test_a_size_that_was_said_to_fit_does_and_a_larger_one_does_not(check: Any, replays: int, copies: int) -> None:
+    """On a CPU beside what a run needs there: it would end in the middle of the run otherwise."""
+    free = 3 * 10**9
+
+    def looked(size: int) -> None:
+        if check is check_memory:
+            check(size, free)
+        elif check is check_device_memory:
+            check(size, CPU, available_bytes=free, replays=replays)
+        else:
+            check(size, 17, 6, CPU, available_bytes=free, replays=replays, copies=copies)
+
+    with pytest.raises(UserError) as refused:
+        looked(10**9)
+    found = re.search(r"--replay-size (\d+) would fit(, or more with --no-checkpoint-replay)?\.$", str(refused.value))
+    assert found is not None
+    assert (found[2] is not None) == (check is check_box_memory and copies > 0)
+    looked(int(found[1]))
+    with pytest.raises(UserError, match="would fit"):
+        looked(int(1.01 * int(found[1])))
+    unit = {
+        check_memory: FRAME_BYTES + TRANSITION_OVERHEAD_BYTES,
+        check_device_memory: replays * (FRAME_BYTES + 9),
+        check_box_memory: replays * box_replay_bytes(1, 17, 6),
+    }[check]
+    held = int(found[1]) * unit
+    assert 1.02 * held + (copies * held if check is check_box_memory else 0) + 3e8 == pytest.approx(free, rel=1e-3)
+
+
+def test_without_memory_for_a_run_there_is_none_for_a_replay() -> None:
+    with pytest.raises(UserError, match=r"needs 0\.0 GB, and the run 0\.3 GB more, .*; not even one would fit\.$"):
+        check_device_memory(10, CPU, available_bytes=2 * 10**8)
 
 
 def test_rollouts_that_do_not_fit_are_refused() -> None:
