@@ -177,8 +177,8 @@ def games_on_device(
         returns=returns,
         descent=ranks.descent,
     )
-    replays, last = ranks.sharing(device), update is not None
-    replay = build_device_replay(seeds, dqn, envs, device, parts, returns, channels_last=last, replays=replays)
+    last = update is not None
+    replay = build_device_replay(seeds, dqn, envs, device, parts, returns, channels_last=last, ranks=ranks)
     if form.capturable and ranks.alone:
         frames = frames_of(replay)
         frames.landing = Graphed(frames.land)
@@ -275,10 +275,10 @@ def build_device_replay(
     parts: PartOptions | None = None,
     returns: ReturnOptions | None = None,
     channels_last: bool = False,
-    replays: int = 1,
+    ranks: Ranks = ALONE,
 ) -> DeviceReplay:
-    """Return the empty replay of frames on `device`, drawn from uniformly or by priority, with or without returns; one
-    of so many `replays` in the same memory.
+    """Return the empty replay of frames on `device`, drawn from uniformly or by priority, with or without returns; that
+    of one of `ranks`, which may share the memory.
 
     Raises:
         UserError: it will not fit, is too small for so many games, or cannot hold so many actions.
@@ -288,7 +288,9 @@ def build_device_replay(
             f"The game has {envs.num_actions} actions, and a replay on the device that trains holds at most "
             f"{MOST_ACTIONS}; the scripts without one take more."
         )
-    check_device_memory(dqn.replay_size, replay_device(device), math.prod(envs.obs_shape[1:]), replays=replays)
+    replays, frame_bytes = ranks.sharing(device), math.prod(envs.obs_shape[1:])
+    check_device_memory(dqn.replay_size, replay_device(device), frame_bytes, replays=replays)
+    ranks.together()
     size = (dqn.replay_size, envs.num_envs, envs.obs_shape[1:], envs.obs_shape[0])
     rest = (dqn.gamma, device, as_int(seeds.replay), channels_last, lambda: envs.newest)
     if returns is not None and returns.trace_decay is not None:

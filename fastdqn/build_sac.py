@@ -49,6 +49,7 @@ def control_here(
     (obs_size,), num_actions = games.obs_shape, games.num_actions
     copies = _copies(run, ranks.alone)
     check_box_memory(sac.replay_size, obs_size, num_actions, device, replays=ranks.sharing(device), copies=copies)
+    ranks.together()
     learner = build_learner(seeds, sac, obs_size, num_actions, device, ranks.descent)
     replay = _build_replay(seeds, sac, games, device)
     policy = ControlPolicy(learner.network, num_actions, sac.replay_initial * ranks.world, _on(device, seeds.policy))

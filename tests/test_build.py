@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from fastdqn import build_sac
+from fastdqn import build, build_sac
 from fastdqn.algorithms.a2c import Settings
 from fastdqn.algorithms.objectives import HistogramObjective
 from fastdqn.build import _learning, build_device_replay, check_games, games_on_device, one_game, schedule_of
@@ -255,7 +255,9 @@ def test_room_for_a_checkpoints_copies_of_vectors_is_looked_for(monkeypatch: pyt
     found: list[tuple[int, int]] = []
     monkeypatch.setattr(build_sac, "check_box_memory", lambda *_, replays, copies: found.append((replays, copies)))
     words = ("--game", "Pendulum-v1", "--replay-size", "1000")
-    ranks: Any = SimpleNamespace(alone=False, world=2, sharing=lambda _: 2, descent=None, notes=())
+    ranks: Any = SimpleNamespace(
+        alone=False, world=2, sharing=lambda _: 2, descent=None, notes=(), together=lambda: None
+    )
     for more in ((), ("--no-checkpoint-replay",), ("--no-checkpoints",)):
         options = parse("31_sac", *words, *more)
         ranks.place = lambda run, vector: (CPU, seeds_of(run.seed), vector)
@@ -264,6 +266,29 @@ def test_room_for_a_checkpoints_copies_of_vectors_is_looked_for(monkeypatch: pyt
         options = parse("32_sac_hogwild", *words, *more, "--sessions", "3")
         build_sac.sessions_elsewhere(options.run, options.game, options.sac, options.vector, options.sessions)
     assert found == [(1, 1), (2, 5), (3, 5), *[(1, 0), (2, 0), (3, 0)] * 2]
+
+
+@pytest.mark.parametrize("script", ["09_cuda_graph", "42_sac_ranks"])
+def test_all_ranks_have_looked_for_memory_before_one_takes_it(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """On a GPU that they share; each looks for room for all their replays."""
+    done: list[str] = []
+    ranks: Any = SimpleNamespace(alone=False, world=2, sharing=lambda _: 2, descent=None, notes=())
+    ranks.place = lambda run, vector: (CPU, seeds_of(run.seed), vector)
+    ranks.together = lambda: done.append("together")
+    options = parse(script, "--replay-size", "5000", "--replay-initial", "1000", "--num-envs", "2")
+    module, check, replay = (
+        (build, "check_device_memory", "FrameReplay")
+        if script == "09_cuda_graph"
+        else (build_sac, "check_box_memory", "BoxReplay")
+    )
+    made = getattr(module, replay)
+    monkeypatch.setattr(module, check, lambda *_, replays, **__: done.append(f"{check} of {replays}"))
+    monkeypatch.setattr(module, replay, lambda *args, **more: (done.append(replay), made(*args, **more))[1])
+    if script == "09_cuda_graph":
+        games_on_device(options.run, options.game, options.dqn, options.pace, options.vector, ranks=ranks)
+    else:
+        control_here(options.run, options.game, options.sac, options.vector, ranks)
+    assert done == [f"{check} of 2", "together", replay]
 
 
 def test_options_of_soft_actor_critic_reach_what_they_are_of() -> None:

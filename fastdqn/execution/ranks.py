@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import io
+import math
 import os
 import socket
 import threading
@@ -142,6 +143,13 @@ class Ranks(Exchanges):
         """Return how many ranks, this one among them, take from the memory of `device`."""
         devices = torch.cuda.device_count() if device.type == "cuda" else 1
         return -(-self._on_this_machine // devices)
+
+    def together(self) -> None:
+        """Wait until all ranks are here. Each has looked then for the memory of all, before one of them takes its own:
+        who looks later would find less, and count the same twice.
+        """
+        if not self.alone:
+            self.gather([0.0], math.inf)
 
     @property
     def _on_this_machine(self) -> int:
