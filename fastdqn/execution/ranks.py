@@ -7,14 +7,11 @@ import dataclasses
 import io
 import math
 import os
-import socket
 import threading
 import time
 import traceback
 import zlib
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from types import TracebackType
 from typing import Any
 
@@ -25,6 +22,7 @@ from fastdqn import process
 from fastdqn.errors import Interrupted, RunError, UserError
 from fastdqn.execution.devices import prepare_device
 from fastdqn.execution.exchange import Exchanges, dist, first_line
+from fastdqn.execution.meeting import begin_group, meet_first
 from fastdqn.execution.presence import EMBEDDED, START_SECONDS, Presence, lookouts
 from fastdqn.foreach import clip
 from fastdqn.options.game import VectorOptions
@@ -38,8 +36,6 @@ from fastdqn.terminal import say
 
 WAITING_SECONDS = 5.0
 """After which a rank that waits for others at the start says so."""
-LOOK_SECONDS = 0.1
-"""Between two looks whether rank 0 is there."""
 
 
 class Ranks(Exchanges):
@@ -74,7 +70,7 @@ class Ranks(Exchanges):
         waiting.daemon = True
         waiting.start()
         try:
-            store = self._meet_first(address, int(port))
+            store = meet_first(address, int(port), self.first, self.world, self._start)
         finally:
             waiting.cancel()
         self._presence = Presence(self.rank, self.world, address, store, quiet=EMBEDDED in os.environ)
@@ -83,13 +79,7 @@ class Ranks(Exchanges):
             stack.push(self._say_failure)
             self._wait_for_all(self._presence)
             try:
-                dist.init_process_group(
-                    "gloo", store=store, rank=self.rank, world_size=self.world, timeout=timedelta(days=7)
-                )
-            except RuntimeError as error:
-                how = "set GLOO_SOCKET_IFNAME to the network interface between them"
-                raise RunError(f"Ranks cannot reach each other ({first_line(error)}); {how}.") from error
-            try:
+                begin_group(store, self.rank, self.world, self._start, self._look_after_all)
                 self.meet_here(self._start)
             except BaseException:
                 process.abandon()  # as below
@@ -199,29 +189,6 @@ class Ranks(Exchanges):
                 "run ends."
             )
 
-    def _meet_first(self, address: str, port: int) -> Any:
-        """Return the store that rank 0 keeps for all. Ctrl-C ends the process at once meanwhile.
-
-        Raises:
-            RunError: rank 0 is not there in time, or, for rank 0, not all others are.
-        """
-        end = time.monotonic() + self._start
-        while not self.first and (why := _unreachable(address, port)) is not None:
-            if time.monotonic() > end:
-                raise RunError(f"Rank 0 cannot be reached at {address}: {why}.")
-            time.sleep(LOOK_SECONDS)
-        # PyTorch waits for others without looking at signals, so it does so in a thread that gets none
-        meeting = ThreadPoolExecutor(1, "meeting")
-        with process.signals_blocked():
-            met = meeting.submit(lambda: next(iter(dist.rendezvous("env://", timeout=timedelta(seconds=self._start)))))
-        meeting.shutdown(wait=False)
-        try:
-            return met.result()[0]
-        except RuntimeError as error:
-            if self.first and "waiting for clients" in str(error):
-                raise RunError(f"Not all {self.world} ranks came within {self._start:g} seconds.") from error
-            raise RunError(f"Rank 0 cannot be reached at {address}: {first_line(error)}.") from error
-
     def _say_waiting(self, first: str) -> None:
         """Say whom this rank waits for, unless rank 0 speaks for it."""
         if self.first or EMBEDDED not in os.environ:
@@ -235,9 +202,7 @@ class Ranks(Exchanges):
         """
         end = time.monotonic() + self._start
         while not self._complete(presence):
-            self.look()
-            for look in lookouts:
-                look()
+            self._look_after_all()
             if time.monotonic() > end:
                 late = [str(rank) for rank in presence.missing()] if self.first else ["0"]
                 who = f"Rank{'s' if len(late) > 1 else ''} {', '.join(late)}"
@@ -254,6 +219,12 @@ class Ranks(Exchanges):
             return presence.complete()
         except RuntimeError as error:
             raise RunError(f"Rank 0 is gone: {first_line(error)}.") from error
+
+    def _look_after_all(self) -> None:
+        """Raise RunError where one of the others is gone, or will not come."""
+        self.look()
+        for look in lookouts:
+            look()
 
     def _say_failure(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         """Tell the others of an error of this rank; of another's they know."""
@@ -335,15 +306,6 @@ class Averaged:
             begin += one.numel()
         self._flat[group.name] = flat, views
         return flat, views
-
-
-def _unreachable(address: str, port: int) -> str | None:
-    """Return why nobody can be reached there, None if somebody can."""
-    try:
-        socket.create_connection((address, port), timeout=WAITING_SECONDS).close()
-    except (OSError, OverflowError, UnicodeError) as error:
-        return getattr(error, "strerror", None) or first_line(error)
-    return None
 
 
 def checksum(learner: Learner[Any]) -> int:

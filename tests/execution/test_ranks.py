@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from typing import Any
+import threading
+import time
+from typing import Any, NamedTuple
 from unittest import mock
 
 import pytest
@@ -180,26 +183,90 @@ def test_a_rank_0_that_goes_before_its_line_is_there_is_one_sentence(monkeypatch
         monkeypatch.setenv(name, value)
     store = mock.Mock()
     store.check.side_effect = dist.DistNetworkError("Connection reset by peer")
-    monkeypatch.setattr(Ranks, "_meet_first", lambda *_: store)
+    monkeypatch.setattr("fastdqn.execution.ranks.meet_first", lambda *_: store)
     with pytest.raises(RunError, match=r"^Rank 0 is gone: Connection reset by peer\.$"), Ranks(RanksOptions(2)):
         pass
 
 
-def test_where_one_is_lost_before_all_have_met_nobody_waits_for_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of the group, which may wait for ever for the one that is lost."""
+class Start(NamedTuple):
+    """Rank 0 of two, as it begins; the other one is nobody."""
+
+    abandoned: mock.Mock
+    presence: mock.MagicMock
+
+
+@pytest.fixture
+def start(monkeypatch: pytest.MonkeyPatch) -> Start:
     for name, value in {"RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}.items():
         monkeypatch.setenv(name, value)
     abandoned = mock.Mock()
     monkeypatch.setattr(process, "abandon", abandoned)
+    monkeypatch.setattr(process, "fail", lambda: None)
     monkeypatch.setattr(dist, "rendezvous", lambda *_, **__: iter([(None,)]))
     monkeypatch.setattr(dist, "init_process_group", lambda *_, **__: None)
-    monkeypatch.setattr(Ranks, "meet_here", mock.Mock(side_effect=RunError("Rank 1 is gone.")))
     presence = mock.MagicMock()
     presence.return_value.__exit__.return_value = None
+    presence.return_value.lost = None
     monkeypatch.setattr("fastdqn.execution.ranks.Presence", presence)
+    return Start(abandoned, presence.return_value)
+
+
+def test_where_one_is_lost_before_all_have_met_nobody_waits_for_threads(
+    monkeypatch: pytest.MonkeyPatch, start: Start
+) -> None:
+    """Those of the group, which may wait for ever for the one that is lost."""
+    monkeypatch.setattr(Ranks, "meet_here", mock.Mock(side_effect=RunError("Rank 1 is gone.")))
     with pytest.raises(RunError, match=r"Rank 1 is gone\."), Ranks(RanksOptions(2)):
         pass
-    abandoned.assert_called_once_with()
+    start.abandoned.assert_called_once_with()
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_group_is_not_waited_for_by_the_main_thread(
+    monkeypatch: pytest.MonkeyPatch, start: Start, gone: bool
+) -> None:
+    """PyTorch looks at no signals then. A rank that does not come, or is gone, ends the wait, and the thread is left,
+    which has taken no signal meanwhile.
+    """
+    over, seen = threading.Event(), list[Any]()
+
+    def wait_for_ever(*_: Any, **__: Any) -> None:
+        seen.extend([threading.current_thread().daemon, signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])])
+        if gone:
+            start.presence.lost = start.presence.notice.return_value = "Rank 1 is gone."
+        over.wait(60.0)
+
+    monkeypatch.setattr(dist, "init_process_group", wait_for_ever)
+    ranks = Ranks(RanksOptions(2))
+    ranks._start = 60.0 if gone else 0.3
+    said = r"^Rank 1 is gone\.$" if gone else r"^Not all 2 ranks were connected within 0\.3 seconds: one hangs, or set "
+    began = time.monotonic()
+    with pytest.raises(RunError, match=said), ranks:
+        pass
+    assert time.monotonic() - began < 30.0
+    assert seen == [True, True]
+    start.abandoned.assert_called_once_with()
+    over.set()
+
+
+def test_ranks_that_cannot_reach_each_other_are_told_what_to_set(monkeypatch: pytest.MonkeyPatch, start: Start) -> None:
+    monkeypatch.setattr(dist, "init_process_group", mock.Mock(side_effect=RuntimeError("no route\nand more")))
+    with (
+        pytest.raises(RunError, match=r"^Ranks cannot reach each other \(no route\); set GLOO_"),
+        Ranks(RanksOptions(2)),
+    ):
+        pass
+    start.abandoned.assert_called_once_with()
+
+
+def test_ranks_come_together_once_each_has_looked_for_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "1")
+    gathered = mock.Mock()
+    monkeypatch.setattr(Ranks, "gather", gathered)
+    ALONE.together()
+    gathered.assert_not_called()
+    Ranks(RanksOptions(2)).together()
+    gathered.assert_called_once()
 
 
 def test_seeds_are_distinct_and_rank_0_has_the_runs_own() -> None:

@@ -42,7 +42,7 @@ def test_memory_of_a_list_replay_is_checked_before_the_run() -> None:
 
 
 def test_larger_frames_need_more() -> None:
-    needed = 1_000 * (210**2 + TRANSITION_OVERHEAD_BYTES)
+    needed = 1_000 * (210**2 + TRANSITION_OVERHEAD_BYTES) * 102 // 100 + RESERVED_BYTES
     check_memory(1_000, needed, 210**2)
     with pytest.raises(UserError, match="--replay-size 999 would fit"):
         check_memory(1_000, needed - 1, 210**2)
