@@ -30,8 +30,8 @@ EMBEDDED = "FASTDQN_EMBEDDED"
 BEAT_SECONDS = 0.5
 """Between two words of a rank."""
 SILENT_SECONDS = 5.0
-"""Without a word, after which a rank counts as gone: stopped, or cut off. Before all have begun to learn it has
-`START_SECONDS`: emulators that are made hold Python's lock."""
+"""Without a word, at least, after which a rank counts as gone: stopped, or cut off. Before all have begun to learn it
+has `START_SECONDS`: emulators that are made hold Python's lock."""
 GRACE_SECONDS = 3.0
 """For a rank's main thread to notice that another is gone, before the process is ended."""
 SAVE_SECONDS = 30.0
@@ -75,9 +75,12 @@ class Presence:
         address: at which rank 0 can be reached.
         store: a `torch.distributed.Store` of all ranks.
         quiet: whether rank 0 speaks for this process where its main thread hangs.
+        patience: seconds of silence after which a rank counts as gone, where that is more than `SILENT_SECONDS`.
     """
 
-    def __init__(self, rank: int, world: int, address: str, store: Any, quiet: bool = False) -> None:
+    def __init__(
+        self, rank: int, world: int, address: str, store: Any, quiet: bool = False, patience: float = 0.0
+    ) -> None:
         self.lost: str | None = None
         """Why the run cannot go on, a sentence; None as long as all are there."""
         self.saving: Callable[[], bool] = lambda: False
@@ -92,7 +95,8 @@ class Presence:
         self._server: socket.socket | None = None
         self._token = ""
         self._noticed = self._closed = False
-        self._silent = START_SECONDS
+        self._patience = patience
+        self._silent = max(START_SECONDS, patience)
         self._lock = threading.Lock()  # of what is sent
         self._selector = selectors.DefaultSelector()
         self._thread = threading.Thread(target=self._watch, name="fastdqn-presence", daemon=True)
@@ -131,7 +135,7 @@ class Presence:
 
     def begun(self) -> None:
         """Note that all learn now."""
-        self._silent = SILENT_SECONDS
+        self._silent = max(SILENT_SECONDS, self._patience)
 
     def exchange(self) -> None:
         """Note that this rank begins an exchange with all."""

@@ -12,6 +12,7 @@ import time
 import traceback
 import zlib
 from collections.abc import Iterator
+from datetime import timedelta
 from types import TracebackType
 from typing import Any
 
@@ -36,6 +37,8 @@ from fastdqn.terminal import say
 
 WAITING_SECONDS = 5.0
 """After which a rank that waits for others at the start says so."""
+SILENT_SHARE = 1 / 12
+"""Of --rank-timeout: for so long a rank may be silent before it counts as gone."""
 
 
 class Ranks(Exchanges):
@@ -73,7 +76,8 @@ class Ranks(Exchanges):
             store = meet_first(address, int(port), self.first, self.world, self._start)
         finally:
             waiting.cancel()
-        self._presence = Presence(self.rank, self.world, address, store, quiet=EMBEDDED in os.environ)
+        patience = self._options.rank_timeout * SILENT_SHARE
+        self._presence = Presence(self.rank, self.world, address, store, EMBEDDED in os.environ, patience)
         with contextlib.ExitStack() as stack:
             stack.enter_context(self._presence)
             stack.push(self._say_failure)
@@ -158,7 +162,9 @@ class Ranks(Exchanges):
         has_gpu = own.type == "cuda" and own.index == int(os.environ.get("LOCAL_RANK", "-1"))
         said = self.gather([has_gpu, dist.is_nccl_available()])  # by all, whatever each of them has
         if all(gpu and nccl for gpu, nccl in said):
-            self._devices = dist.new_group(backend="nccl")
+            # A rank that hangs is noticed after --rank-timeout, in the exchange that follows. Where a device is waited
+            # for before that, NCCL has to end the process, later than the sentence would come.
+            self._devices = dist.new_group(backend="nccl", timeout=timedelta(seconds=2.0 * self._start))
         for tensor in learner.tensors().values():
             there = tensor.detach().to("cpu", copy=True).contiguous()
             self._wait(dist.broadcast(there, 0, async_op=True))

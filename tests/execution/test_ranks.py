@@ -7,6 +7,8 @@ import signal
 import sys
 import threading
 import time
+from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -192,7 +194,8 @@ class Start(NamedTuple):
     """Rank 0 of two, as it begins; the other one is nobody."""
 
     abandoned: mock.Mock
-    presence: mock.MagicMock
+    made: mock.MagicMock  # Presence
+    presence: mock.MagicMock  # one
 
 
 @pytest.fixture
@@ -208,7 +211,7 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Start:
     presence.return_value.__exit__.return_value = None
     presence.return_value.lost = None
     monkeypatch.setattr("fastdqn.execution.ranks.Presence", presence)
-    return Start(abandoned, presence.return_value)
+    return Start(abandoned, presence, presence.return_value)
 
 
 def test_where_one_is_lost_before_all_have_met_nobody_waits_for_threads(
@@ -257,6 +260,33 @@ def test_ranks_that_cannot_reach_each_other_are_told_what_to_set(monkeypatch: py
     ):
         pass
     start.abandoned.assert_called_once_with()
+
+
+@pytest.mark.parametrize(("timeout", "patience"), [(60.0, 5.0), (600.0, 50.0)])
+def test_ranks_that_are_patient_are_so_with_a_silent_one(
+    monkeypatch: pytest.MonkeyPatch, start: Start, timeout: float, patience: float
+) -> None:
+    monkeypatch.setattr(Ranks, "meet_here", mock.Mock(side_effect=RunError("It begins.")))
+    with pytest.raises(RunError), Ranks(RanksOptions(2, rank_timeout=timeout)):
+        pass
+    assert start.made.call_args.args[-1] == pytest.approx(patience)
+
+
+@pytest.mark.parametrize(("timeout", "seconds"), [(1.0, 120.0), (600.0, 1200.0)])
+def test_nccl_ends_a_process_later_than_the_sentence_would_come(
+    monkeypatch: pytest.MonkeyPatch, timeout: float, seconds: float
+) -> None:
+    for name in ("RANK", "LOCAL_RANK"):
+        monkeypatch.setenv(name, "1")
+    new_group = mock.Mock()
+    monkeypatch.setattr(dist, "new_group", new_group)
+    for name in ("_share_moments", "check"):
+        monkeypatch.setattr(Ranks, name, mock.Mock())
+    monkeypatch.setattr(Ranks, "gather", lambda *_: [[1.0, 1.0]] * 2)
+    group = SimpleNamespace(parameters=[SimpleNamespace(device=torch.device("cuda", 1))], optimizer=None)
+    learner: Any = SimpleNamespace(groups=lambda: [group], tensors=dict)
+    Ranks(RanksOptions(2, rank_timeout=timeout)).begin(learner)
+    new_group.assert_called_once_with(backend="nccl", timeout=timedelta(seconds=seconds))
 
 
 def test_ranks_come_together_once_each_has_looked_for_memory(monkeypatch: pytest.MonkeyPatch) -> None:
