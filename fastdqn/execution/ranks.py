@@ -164,7 +164,7 @@ class Ranks(Exchanges):
         if all(gpu and nccl for gpu, nccl in said):
             # A rank that hangs is noticed after --rank-timeout, in the exchange that follows. Where a device is waited
             # for before that, NCCL has to end the process, later than the sentence would come.
-            self._devices = dist.new_group(backend="nccl", timeout=timedelta(seconds=2.0 * self._start))
+            self._devices = dist.new_group(backend="nccl", timeout=timedelta(seconds=max(600.0, 2.0 * self._start)))
         for tensor in learner.tensors().values():
             there = tensor.detach().to("cpu", copy=True).contiguous()
             self._wait(dist.broadcast(there, 0, async_op=True))
