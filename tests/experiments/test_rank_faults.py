@@ -278,7 +278,7 @@ def test_a_run_of_two_is_resumed_by_two_and_by_nobody_else(tmp_path: Path, scrip
     refused = forks.run(again)
     assert refused.returncode == 2
     assert refused.stderr.startswith("error: --processes 3 contradicts the checkpoint ")
-    assert refused.stderr.endswith(", which has 2; it cannot change in the middle of a run.\n")
+    assert refused.stderr.endswith(", which has --processes 2; it cannot change in the middle of a run.\n")
 
 
 @pytest.mark.slow
