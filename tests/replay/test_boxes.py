@@ -173,9 +173,8 @@ def test_what_a_checkpoint_left_out_begins_with_the_newest_observations() -> Non
 def test_what_does_not_fit_is_one_sentence() -> None:
     with pytest.raises(UserError, match=r"^--replay-size 3 is too small for 4 games at once; it must be at least 4\.$"):
         replay_of(3, 4)
-    with pytest.raises(
-        UserError, match=r"^A replay of 1000 env steps needs 0\.0 GB, but.*; --replay-size 27 would fit"
-    ):
+    said = r"^A replay of 1000 env steps needs 0\.0 GB, but.*; --replay-size 27 would fit\.$"
+    with pytest.raises(UserError, match=said):
         check_box_memory(1000, D, A, CPU, available_bytes=1000, beside=False)
     with pytest.raises(UserError, match="--replay-size"):
         replay_of(10**12, 1)
