@@ -133,4 +133,6 @@ def _with_game_of(saved: Any, words: list[str]) -> list[str]:
 
 def _typed(flag: str, value: Any) -> str:
     """Return an option as it is typed."""
-    return {True: flag, False: f"--no-{flag[2:]}"}[value] if isinstance(value, bool) else f"{flag} {value}"
+    if isinstance(value, bool):
+        return flag if value else f"--no-{flag[2:]}"
+    return f"{flag} {value}"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import math
 import os
 import sysconfig
 import traceback
@@ -205,10 +204,12 @@ class WholePicture(gymnasium.ObservationWrapper[Any, Any, Any]):
 
 def _number(reward: Any) -> float:
     """Return a reward, which may be an array of one number."""
-    shape = np.shape(reward)
-    if math.prod(shape) != 1:
-        raise ValueError(f"its reward has the shape {shape}")
-    return float(np.asarray(reward).item() if shape else reward)
+    if isinstance(reward, float | int):  # as nearly all are
+        return float(reward)
+    numbers = np.asarray(reward)
+    if numbers.size != 1:
+        raise ValueError(f"its reward has the shape {numbers.shape}")
+    return float(numbers.item())
 
 
 def _close(env: gymnasium.Env[Any, Any]) -> None:

@@ -126,9 +126,8 @@ def runs_in(folder: Path) -> list[Path]:
     """
     from fastdqn.runs.folder import written_at
 
-    configs = [folder / name / "config.json" for name in _names_in(folder)]
-    there = [path for path in configs if _names_in(path.parent, path.name)]
-    return [path.parent for path in sorted(there, key=lambda path: (written_at(path), path))]
+    configs = [folder / name / "config.json" for name in _names_in(folder) if "config.json" in _names_in(folder / name)]
+    return [path.parent for path in sorted(configs, key=lambda path: (written_at(path), path))]
 
 
 def _names_in(folder: Path, ending: str = "") -> list[str]:
