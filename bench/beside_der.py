@@ -4,10 +4,12 @@
 
 Of `der` one mean a game is published, without its runs. How far three runs (or as many as there are) may be from it is
 borrowed from CURL, of which 100 runs of each game are published (bench/curl.json): so many of them are drawn from each
-game, some thousand times, and their aggregates compared with those of all 100. CURL learns from as many env steps by
-a kindred agent; that its runs differ as those of `der` do is an assumption. An aggregate is inside if it is no farther
-from the published one than 95% of CURL's draws are. Games outside theirs are named: of 26 one or two are by chance.
-The interquartile mean is that of the means of the games, as of published agents without runs.
+game, some thousand times, and what their mean differs by from that of all 100 is added to the published mean of `der`.
+These are the means of a `der` that repeats the published one; an aggregate, or a game, is inside if it is between the
+2.5th and the 97.5th percentile of what such a `der` has. CURL learns from as many env steps by a kindred agent; that
+its runs differ as those of `der` do is an assumption, and the published means are taken as exact. So of 26 games more
+than one or two may be outside by chance; they are named. The interquartile mean is that of the means of the games, as
+of published agents without runs. With few runs the intervals are wide: inside is a weak claim.
 """
 
 import startup  # noqa: F401 - first: Ctrl-C during the imports below
@@ -74,18 +76,18 @@ def compare(entry: Entry) -> list[str]:
     counts = {game: len(entry.raw(game)) for game in games}
     theirs, ours = published()[PUBLISHED].normalised(games), entry.normalised()
     curl = {game: np.array([normalised(game, score) for score in curl_runs()[game]]) for game in games}
-    drawn = deviations(curl, counts)
+    drawn = repeated(curl, counts, {game: float(there.mean()) for game, there in theirs.items()})
     means = {game: np.array([runs.mean()]) for game, runs in ours.items()}
     lines = [
-        f"{sum(counts.values())} runs of {AGENT} in {len(games)} games of 26, normalised scores. An interval: the "
-        "published one, and how far as many runs of CURL are from all 100 of them, 95%.",
+        f"{sum(counts.values())} runs of {AGENT} in {len(games)} games of 26, normalised scores. An interval: "
+        "95% of what as many runs have that repeat the published ones and differ as CURL's do.",
         "",
         "aggregate of means   published   here     interval            ",
     ]
     found, expected = aggregates_of(means), aggregates_of(theirs)
     for name in NAMES:
         here, there = float(getattr(found, name)), float(getattr(expected, name))
-        low, high = (there + np.quantile(drawn[name], (0.025, 0.975))).tolist()
+        low, high = np.quantile(drawn[name], (0.025, 0.975)).tolist()
         verdict = "inside" if low <= here <= high else "OUTSIDE"
         lines.append(f"{name:20} {there:9.3f} {here:6.3f}     {low:.3f} to {high:.3f}   {verdict}")
     outside = [line for game in games if (line := outlier(entry, game, drawn[game]))]
@@ -96,7 +98,7 @@ def compare(entry: Entry) -> list[str]:
 def outlier(entry: Entry, game: str, drawn: NDArray[np.float64]) -> str | None:
     """Return a line about a game whose mean is outside, None for one inside."""
     there, here = published()[PUBLISHED].scores[game], float(np.mean(entry.raw(game)))
-    low, high = (normalised(game, there) + np.quantile(drawn, (0.025, 0.975))).tolist()
+    low, high = np.quantile(drawn, (0.025, 0.975)).tolist()
     value = normalised(game, here)
     if low <= value <= high:
         return None
@@ -104,20 +106,19 @@ def outlier(entry: Entry, game: str, drawn: NDArray[np.float64]) -> str | None:
     return f"  {title_of(game)}: {here:,.1f} in the mean of {len(entry.raw(game))}, published {there:,.1f} ({said})"
 
 
-def deviations(runs: Runs, counts: Mapping[str, int], draws: int = DRAWS) -> dict[str, NDArray[np.float64]]:
-    """Return how far the means of so many runs a game, drawn with replacement, and their aggregates are from those of
-    all, (draws,) each, by the names of aggregates and games.
+def repeated(
+    runs: Runs, counts: Mapping[str, int], published: Mapping[str, float], draws: int = DRAWS
+) -> dict[str, NDArray[np.float64]]:
+    """Return the means of so many runs a game that repeat published means and differ as `runs` do, and the aggregates
+    of these means, (draws,) each, by the names of games and aggregates.
     """
     rng = np.random.default_rng(0)
-    means = {game: rng.choice(of, (draws, counts[game])).mean(1) for game, of in runs.items()}
-    whole = aggregates_of({game: np.array([of.mean()]) for game, of in runs.items()})
+    means = {
+        game: published[game] + rng.choice(of, (draws, counts[game])).mean(1) - of.mean() for game, of in runs.items()
+    }
     every = np.stack(list(means.values()), axis=1)  # (draws, games)
     found = [aggregates_of(dict(zip(means, row[:, None], strict=True))) for row in every]
-    of_all = {name: np.array([float(getattr(one, name)) for one in found]) for name in NAMES}
-    return {
-        **{name: values - float(getattr(whole, name)) for name, values in of_all.items()},
-        **{game: means[game] - of.mean() for game, of in runs.items()},
-    }
+    return {**{name: np.array([float(getattr(one, name)) for one in found]) for name in NAMES}, **means}
 
 
 def curl_runs() -> dict[str, list[float]]:

@@ -255,7 +255,7 @@ def bench(options: BenchOptions) -> int:
     with lines_in(stem.with_suffix(".jsonl"), options, stamp) as write:
         for repeat in range(options.repeats):
             asked: dict[tuple[str, tuple[str, ...]], None] = {}
-            for row in rows:
+            for row in rows if repeat % 2 == 0 else reversed(rows):  # none always follows the same one
                 try:
                     trial = time_script(row, options, str(device))
                 except RunError as error:  # the others are not lost

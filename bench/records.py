@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from bench.pages import Page, grid, machine, software, spread
+from fastdqn.options.game import GameOptions
 
+FRESH = 100
+"""Fresh games that the clock's rules ask for; few tell little."""
 SHORT = 2.0
 """Minutes that are said with two decimals."""
 
@@ -29,13 +32,38 @@ class Run(NamedTuple):
     name: str
     summary: dict[str, Any]
     stamp: dict[str, Any]
-    network: str
-    minutes: float
+    config: dict[str, Any]
+
+    @property
+    def network(self) -> str:
+        return network_of(self.config)
+
+    @property
+    def minutes(self) -> float:
+        return self.summary["elapsed"] / 60
 
 
 def run_of(page: Page, name: str) -> Run:
     summary, stamp, config = (page.read(f"{name}/{file}.json")[0] for file in ("summary", "environment", "config"))
-    return Run(name, summary, stamp, network_of(config), summary["elapsed"] / 60)
+    return Run(name, summary, stamp, config)
+
+
+def why_no_record(run: Run) -> str | None:
+    """Return why the time of a run is no record by the clock's rules, None for one that is."""
+    game, usual = run.config["game"], vars(GameOptions())
+    if other := [name for name, value in game.items() if name not in ("name", "crop") and value != usual[name]]:
+        return f"is of another presentation of the game ({', '.join(other)})"
+    if not run.summary["solved"]:
+        return "did not solve Pong"
+    if run.summary.get("confirmed") is not True:
+        return "is not confirmed by fresh games"
+    if run.summary["fresh"]["games"] < FRESH:
+        return f"has fewer than {FRESH} fresh games"
+    if "resumed_at_env_step" in run.stamp:
+        return "was resumed"
+    if run.stamp["commit"].endswith("+"):
+        return "is of code that was not committed"
+    return None
 
 
 def network_of(config: dict[str, Any]) -> str:
@@ -52,7 +80,7 @@ def means(runs: Sequence[Run], name: str) -> str:
     scores = [run.summary[name]["mean"] for run in runs if name in run.summary]
     if len(scores) < len(runs):
         return "-"
-    return spread(scores)
+    return spread(scores, 2)
 
 
 def runs_of(page: Page, settings: Sequence[Setting]) -> str:
@@ -92,4 +120,4 @@ def played_after(run: Run, name: str) -> str:
     found = run.summary.get(name)
     if found is None:
         return "-"
-    return f"{found['mean']:.1f}" + ("" if found["standard_error"] is None else f" +- {found['standard_error']:.1f}")
+    return f"{found['mean']:.2f}" + ("" if found["standard_error"] is None else f" +- {found['standard_error']:.2f}")

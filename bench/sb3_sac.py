@@ -27,7 +27,7 @@ def main() -> int:
     callback: Any = importlib.import_module("stable_baselines3.common.callbacks").BaseCallback
     monitor: Any = importlib.import_module("stable_baselines3.common.monitor").Monitor
     torch.set_num_threads(asked["threads"])
-    env = monitor(gymnasium.make(asked["game"]))
+    env = monitor(gymnasium.make(asked["game"], disable_env_checker=True))
     settings = {name: asked[name] for name in ("learning_rate", "batch_size", "gamma")}
     model = sac(
         "MlpPolicy",

@@ -1,11 +1,11 @@
 """03 parallel: one process plays, another trains.
 
-The idea: the emulator and the optimiser need not wait for each other. The player process owns the
-environment, epsilon and the stop test; a queue of at most 2N env steps leads from it to the trainer, which takes
-exactly N of them for each update, and so the ratio of updates to env steps never depends on the machine. Both use
-the same weights, in shared memory.
+The idea: the emulator and the optimiser need not wait for each other. The player process owns the environment, epsilon
+and the stop test; a queue of at most 2N env steps leads from it to the trainer, which takes exactly N of them for each
+update, and so the ratio of updates to env steps never depends on the machine. Both use the same weights, in shared
+memory and without a lock: an action may be chosen in the middle of an update, and no two runs are alike.
 
-Differs from 02: where the env steps come from.
+Differs from 02: where the env steps come from. The other process runs `_play` in fastdqn/execution/player.py.
 """
 
 import startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports below
@@ -45,7 +45,7 @@ def train(options: Options) -> Run:
 
         with PlayerProcess(plan, weights, run.stop, run.begun) as player:
             while not run.ended_by(player.reason):
-                messages = player.take(steps - run.env_steps % steps)
+                messages = player.take(steps - run.env_steps % steps)  # a resumed run may stand between two updates
                 for message in messages:
                     replay.extend(message.played.transitions)
                     run.played(message.played, epsilon=message.epsilon)

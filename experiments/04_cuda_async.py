@@ -1,10 +1,11 @@
 """04 async copies: host-to-device copies that do not wait.
 
-The idea: a copy from page-locked memory with `non_blocking=True` runs while the host continues, here to draw and
-stack the next batch. Either half without the other gains nothing. Without a GPU there is nothing to copy, and this
-is 03.
+The idea: a plain copy waits until the device has done all that it was given before, which is the whole previous update.
+A copy from page-locked memory with `non_blocking=True` does not wait: the host goes on, here to draw and stack the next
+batch. Either half without the other gains nothing. Without a GPU there is nothing to copy, and this is 03.
 
-Differs from 03: AsyncCollator instead of collate.
+Differs from 03: AsyncCollator instead of collate; it writes frames straight into page-locked memory, so that the host
+copies them once less, too.
 """
 
 import startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports below
@@ -45,7 +46,7 @@ def train(options: Options) -> Run:
 
         with PlayerProcess(plan, weights, run.stop, run.begun) as player:
             while not run.ended_by(player.reason):
-                messages = player.take(steps - run.env_steps % steps)
+                messages = player.take(steps - run.env_steps % steps)  # a resumed run may stand between two updates
                 for message in messages:
                     replay.extend(message.played.transitions)
                     run.played(message.played, epsilon=message.epsilon)

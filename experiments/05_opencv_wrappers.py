@@ -44,7 +44,7 @@ def train(options: Options) -> Run:
 
         with PlayerProcess(plan, weights, run.stop, run.begun) as player:
             while not run.ended_by(player.reason):
-                messages = player.take(steps - run.env_steps % steps)
+                messages = player.take(steps - run.env_steps % steps)  # a resumed run may stand between two updates
                 for message in messages:
                     replay.extend(message.played.transitions)
                     run.played(message.played, epsilon=message.epsilon)

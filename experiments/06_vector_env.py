@@ -49,7 +49,7 @@ def train(options: Options) -> Run:
             env_steps = run.env_steps
             epsilon = epsilons_at(env_steps, games.num_envs, dqn)
             with run.timed("acting"):
-                actions = policy.act(epsilon)
+                actions = policy.act(epsilon)  # for stacks.obs()
             with run.timed("emulator"):
                 games.send(actions)
                 step = games.recv()

@@ -1,7 +1,8 @@
-"""07 device replay: the replay lives where the learning happens, and holds every frame once.
+"""07 device replay: the replay is one tensor on the device that learns.
 
-The idea: one tensor of frames on the training device. Stacks, n-step returns and ends of episodes are put together
-there, by index, a whole batch at a time; only new frames cross to the device.
+The idea: stacks, n-step returns and ends of episodes are put together there, by index, a whole batch at a time, without
+a Python object for each transition; only new frames cross to the device (fastdqn/replay/ring.py). 01 to 06 keep each
+frame once, too, by references to it.
 
 Differs from 06: the replay; also the observations to act on come from it. What is learnt is the same.
 """
@@ -45,7 +46,7 @@ def train(options: Options) -> Run:
             env_steps = run.env_steps
             epsilon = epsilons_at(env_steps, games.num_envs, dqn)
             with run.timed("acting"):
-                actions = policy.act(epsilon)
+                actions = policy.act(epsilon)  # for replay.stacks()
             with run.timed("emulator"):
                 games.send(actions)
                 step = games.recv()

@@ -47,7 +47,7 @@ def train(options: Options) -> Run:
             env_steps, updates = run.env_steps, run.updates
             epsilon = epsilons_at(env_steps, games.num_envs, dqn)
             with run.timed("acting"):
-                actions = policy.act(epsilon)
+                actions = policy.act(epsilon)  # for replay.stacks()
             games.send(actions)
 
             for env_step in run.due(steps, dqn.replay_initial):

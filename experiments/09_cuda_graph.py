@@ -1,16 +1,17 @@
 """09 CUDA graph: one launch for a whole update.
 
-The idea: on a small network a GPU waits for the host, which launches a hundred kernels for each update. So
-drawing the indices, putting stacks together, forward, backward and Adam are recorded once and replayed as one graph, as
-often as updates are due, between send and recv; acting is a second graph. bf16 body, channels last, fused
-Adam. On the CPU the same update runs without a graph, in the fastest form that was measured, and in one thread while
-other processes want the cores (fastdqn/execution/threads.py).
+The idea: on a small network a GPU waits for the host, which launches a hundred kernels for each update. So drawing the
+indices, putting stacks together, forward, backward and Adam are recorded once and replayed as one graph, as often as
+updates are due, between send and recv; acting is a second graph, and putting new frames in place a third
+(fastdqn/build.py). bf16 body, channels last, fused Adam. On the CPU the same update runs without a graph, in the
+fastest form that was measured.
 
-Differs from 08: how the arithmetic is carried out, not what is computed. (Options that change what is learnt live
-here, too, off unless asked for: --center-frames, --frame-scale and --final-learning-rate, for which the agent pong-fast
-asks, --random-shift and --random-intensity.)
-With --processes several ranks play and update by the mean of their gradients, as in 41; without the graphs, into which
-what they say to each other does not fit.
+Differs from 08: how the arithmetic is carried out, not what is computed, but for rounding. The idea is in
+`prepare_memory`, `Graphed`, `GraphedActions` and the group `update`. The rest is not about speed: `threads`, one of
+PyTorch's while other processes want the cores (fastdqn/execution/threads.py); `schedule` and `center_frames`, which do
+nothing unless asked (by --final-learning-rate, --center-frames, --frame-scale, as the agent pong-fast does); and
+`ranks`, several processes that play and update by the mean of their gradients, as in 41 (--processes), without the
+graphs, into which what they say to each other does not fit.
 """
 
 import startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports below
@@ -74,7 +75,7 @@ def train(options: Options) -> Run | FollowingRun:
                 env_steps, updates = run.env_steps, run.updates
                 epsilon = epsilons_at(env_steps, games.num_envs, dqn)
                 with run.timed("acting"):
-                    actions = policy.act(epsilon)
+                    actions = policy.act(epsilon)  # for replay.stacks()
                 games.send(actions)
 
                 schedule(env_steps)

@@ -5,7 +5,8 @@ noisy, prioritized, dueling, distributional and rainbow; --double, --n-step, --n
 --distributional mix them as one likes, and --no-... (--n-step 1) takes one out. Priorities live on the device and are
 drawn from and written back inside the same graph as the update.
 
-Differs from 09: what is learnt, with other parts than dqn. --variant dqn learns exactly what 09 learns.
+Differs from 09: what is learnt, with other parts than dqn (--variant dqn learns exactly what 09 learns); priorities are
+written back; diagnostics; the weights of the network that plays are saved; no ranks.
 """
 
 import startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports below
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 
 from fastdqn import build
 from fastdqn.algorithms.dqn import PROGRESS
-from fastdqn.algorithms.exploration import actions_for, epsilons_at
+from fastdqn.algorithms.exploration import epsilons_at
 from fastdqn.cli.scripts import start
 from fastdqn.execution.devices import prepare_memory
 from fastdqn.execution.graphs import Graphed, GraphedActions, graphs_on
@@ -60,7 +61,6 @@ def train(options: Options) -> Run:
         return metrics
 
     update: Callable[[], Metrics] = eager
-    policy.greedy = lambda: actions_for(learner.act, replay.stacks())
     if graphs_on(device):
         update = Graphed(eager, replay.generator, learner.noise)
         policy.greedy = GraphedActions(lambda: learner.act(replay.stacks()), learner.noise)

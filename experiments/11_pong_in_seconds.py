@@ -78,15 +78,15 @@ def train(options: Options) -> Run:
     )
     assert isinstance(games, InFlight)
     halves = games if isinstance(games, Halves) else None
-    waits = freeze.describe(options.update.final_learning_rate, options.returns.final_gamma)
+    freeze_notes = freeze.describe(options.update.final_learning_rate, options.returns.final_gamma)
     batch_size = dqn.batch_size * steps
     threads = Threads(
         *(learner, games.obs_shape, games.num_actions, batch_size, games.num_envs, REFRESHED_AT_ONCE),
         crowded=options.update.crowded_threads,
     )
     shown = NewestStacks(games.num_envs, games.obs_shape, device, channels_last=True, newest=lambda: games.newest)
-    holds = dqn.replay_size // games.num_envs * games.num_envs
-    recorder = Recorder(replay, shown, min(dqn.replay_initial, holds))
+    capacity = dqn.replay_size // games.num_envs * games.num_envs
+    recorder = Recorder(replay, shown, min(dqn.replay_initial, capacity))
     trial = FreezeTrial(freeze.freeze_share, freeze.freeze_slack, freeze.decay_share)
 
     def pause(frozen: bool) -> None:
@@ -114,7 +114,7 @@ def train(options: Options) -> Run:
         halves or nullcontext(),
         background_on(device) as background,
         background_on(device) as aside,  # a thread of its own: the other one's pieces take long
-        Run(__file__, options, device, "vector", (*notes, *waits), PROGRESS, dqn.replay_initial) as run,
+        Run(__file__, options, device, "vector", (*notes, *freeze_notes), PROGRESS, dqn.replay_initial) as run,
     ):
         run.weights.tensors = learner.actor.state_dict()
         learner.aside = aside.start
@@ -124,7 +124,7 @@ def train(options: Options) -> Run:
         pause(trial.frozen)  # in a run that is resumed
 
         def epsilons(in_flight: int) -> NDArray[np.float64]:
-            found = epsilons_at(run.env_steps - trial.env_steps + in_flight, games.num_envs, dqn)
+            found = epsilons_at(run.env_steps - trial.frozen_env_steps + in_flight, games.num_envs, dqn)
             return np.full_like(found, dqn.epsilon_final) if trial.frozen else found  # a frozen one plays as at the end
 
         updates, epsilon = run.updates, epsilons(0)  # when the actions that are in flight were chosen
@@ -157,7 +157,7 @@ def train(options: Options) -> Run:
             return before + played
 
         while not run.over():
-            before, epsilon = epsilon, epsilons(games.num_envs if games.sent else 0)
+            epsilon_before, epsilon = epsilon, epsilons(games.num_envs if games.sent else 0)
             came = rounds(halves) if halves and recorder.resting else turn()
             for one in came:  # all that follows is done while the games play again, but for halves
                 with run.timed("replay"):
@@ -166,10 +166,10 @@ def train(options: Options) -> Run:
                 pause(trial.frozen)
                 run.report(trial.report())
             for one in came:
-                run.played_vector(one.step, policy_lag=run.updates - updates, epsilon=before[-1])
-                before = epsilon
+                run.played_vector(one.step, policy_lag=run.updates - updates, epsilon=epsilon_before[-1])
+                epsilon_before = epsilon  # of the first alone the actions were chosen before this round
             updates = run.updates
-            learnt = run.env_steps - trial.env_steps
+            learnt = run.env_steps - trial.frozen_env_steps
             schedule(learnt, trial.decay.elapsed(learnt))
             due = range(0) if trial.frozen or not came else run.due(steps, dqn.replay_initial)
             if not trial.frozen:

@@ -5,8 +5,9 @@ env step. One game is played, one env step at a time; from env step 1,600 on the
 each. Then the final weights play 100 whole games, raw scores, and summary.json has their mean and how it compares with
 random play and a person. --agent names the agent by paper; `der` is Data-efficient Rainbow (van Hasselt et al. 2019).
 
-Differs from 10: agents of Atari-100k and its protocol; the evaluation at the end. The emulator's thread plays on while
-the update is computed, as since 08.
+Differs from 10: agents of Atari-100k and its protocol; the evaluation at the end; and, off unless an agent asks for
+them, resets, lambda-returns and an average of the weights. The emulator's thread plays on while the update is computed,
+as since 08.
 """
 
 import startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports below

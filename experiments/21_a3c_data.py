@@ -5,8 +5,9 @@ memory, where every update is seen at once, and sends pieces of 32 samples, whos
 trainer learns once it has four, whoever sent them (Lapan 2020, chapter 13, after Mnih et al. 2016). As many pieces may
 wait as there are players, so that none grows old.
 
-Differs from 20: where the pieces come from. Players play on while the trainer learns, so that samples are up to a few
-updates old; with --synchronous they wait, and one such player's run is 20's, bit for bit (with one thread, as here).
+Differs from 20: where the pieces come from (`PiecePlayer.piece` in fastdqn/algorithms/pieces.py). Players play on while
+the trainer learns, so that samples are up to a few updates old; with --synchronous they wait, and one such player's run
+is 20's, bit for bit (with one thread, as here).
 
 Deviates from the book: a queue of one piece for each player instead of one for all, so that a killed player harms
 nobody else's.

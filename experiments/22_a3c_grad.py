@@ -5,9 +5,10 @@ memory, computes the gradient of 64 samples at these weights, clips it, and leav
 slots. The trainer sums two gradients (four for Breakout), clips the sum, and steps (Lapan 2020, chapter 13, after Mnih
 et al. 2016, whose threads step by themselves).
 
-Differs from 21: what is sent, and where it is computed; a player learns from its own samples alone, and the sum of
-clipped gradients is stepped by instead of the mean over all samples. With --synchronous and --gradients 1, one player's
-run is that of 20 with --batch-size 64 --pieces 1, but for the rounding of a second clip.
+Differs from 21: what is sent, and where it is computed (`GradientPlayer.piece` in fastdqn/algorithms/pieces.py); a
+player learns from its own samples alone, and the sum of clipped gradients is stepped by instead of the mean over all
+samples. With --synchronous and --gradients 1, one player's run is that of 20 with --batch-size 64 --pieces 1, but for
+the rounding of a second clip.
 """
 
 import startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports below

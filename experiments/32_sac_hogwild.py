@@ -6,8 +6,9 @@ With --distributed shared every session steps that memory directly (Recht et al.
 (Keng & Graesser 2017); synced, it computes gradients at a copy of its own, steps the shared weights by them, and copies
 these. With none nothing is shared: what several runs side by side would do.
 
-Differs from 31: everything but the update itself happens in the sessions; this process counts, and keeps the run. One
-session repeats 31 with one thread, bit for bit. No run of several is like another: who steps when is up to the machine.
+Differs from 31: everything but the update itself happens in the sessions (`ControlSession.piece` in
+fastdqn/algorithms/sessions.py); this process counts, and keeps the run. One session repeats 31 with one thread, bit for
+bit. No run of several is like another: who steps when is up to the machine.
 """
 
 import startup  # noqa: F401 - first: the clock, and Ctrl-C during the imports below

@@ -52,14 +52,13 @@ def train(options: Any) -> Run:  # Options, or WithPPO
         made, progress = build_actor_critic.rollouts_beside(run, game, options.ppo, vector, trained), PPO_PROGRESS
     else:
         made, progress = build_sac.control_beside(run, game, options.sac, vector, trained), PROGRESS
-    device, learner, player, work, learnt, played_with, warm_up, room, notes = made
+    learner, player = made.learner, made.player
+    trainer = Trainer(made.work, made.learnt, made.played_with, trained.trainer_thread, made.room)
 
-    trainer = Trainer(work, learnt, played_with, trained.trainer_thread, room)
-
-    with Run(__file__, options, device, "vector", notes, progress, warm_up) as run:
+    with Run(__file__, options, made.device, "vector", made.notes, progress, made.warm_up) as run:
         run.weights.tensors = learner.network.state_dict()
         run.timed.enable(vector.profile)
-        run.track(trainer=trainer, learner=learner, player=player, **{work.name: work})
+        run.track(trainer=trainer, learner=learner, player=player, **{made.work.name: made.work})
 
         try:
             with trainer:

@@ -70,7 +70,8 @@ class DQNLearner(NothingUnfinished):
     2018, section 3); so does the choice of Double Q-learning (the same paper's eq. 16).
 
     Args:
-        network: the online network, on its device.
+        network: the online network, on its device. Where `form` computes in bf16, the last layer of a network of one's
+            own is to be in a `Stream`, which stays float32; else its values are rounded, too.
         build_network: returns another one of the same shape, for the target.
         settings: of an update.
         form: how the arithmetic is laid out.
@@ -214,7 +215,11 @@ class DQNLearner(NothingUnfinished):
             self._copy_target()
 
     def update(self, batch: Batch) -> Metrics:
-        """Make one optimiser step on `batch` (B transitions on the learner's device); does not wait for it."""
+        """Make one optimiser step on `batch` (B transitions on the learner's device); does not wait for it.
+
+        With the defaults that is the gradient of the mean of (r + discount * max Q_target(s', a') - Q(s, a))^2, and a
+        step of Adam (Mnih et al. 2015); all else comes from options.
+        """
         metrics = self.gradient(self.group, batch)
         self.descent.step(self.group)
         self.stepped(self.group)

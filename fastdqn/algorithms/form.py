@@ -9,7 +9,7 @@ import torch
 
 @dataclass(frozen=True)
 class Form:
-    """How the arithmetic of an update is laid out; what is computed stays the same."""
+    """How the arithmetic of an update is laid out; what is computed stays the same, but for rounding."""
 
     channels_last: bool = False  # convolutions over (N, H, W, C)
     fused: bool = False  # Adam in one kernel

@@ -42,7 +42,7 @@ class FreezeTrial(NothingUnfinished):
         self.decay = DecayStart(decay_share)
         self.trials = 0  # so far
         self.won = self.lost = 0  # by the newest of them
-        self.env_steps = 0  # that frozen agents have played
+        self.frozen_env_steps = 0  # that frozen agents have played
         self._recent: deque[bool] = deque(maxlen=POINTS)
         self._can_lose = False
         self._least = 2.0 if share is None else share - slack
@@ -63,7 +63,7 @@ class FreezeTrial(NothingUnfinished):
         won = sum(int((step.reward > 0).sum()) for step in steps)
         lost = sum(int((step.reward < 0).sum()) for step in steps)
         before = self.frozen
-        self.env_steps += before * sum(int((~step.reset).sum()) for step in steps)
+        self.frozen_env_steps += before * sum(int((~step.reset).sum()) for step in steps)
         self._can_lose |= lost > 0
         if self.frozen:
             self.won += won
@@ -84,14 +84,14 @@ class FreezeTrial(NothingUnfinished):
         and of the newest of them its points and the share that it has won, once it has a point.
         """
         scalars = {"freeze/trials": float(self.trials), "freeze/frozen": float(self.frozen)}
-        scalars["freeze/env_steps"] = float(self.env_steps)
+        scalars["freeze/env_steps"] = float(self.frozen_env_steps)
         points = self.won + self.lost
         return {**scalars, "freeze/points": float(points), "freeze/share": self.won / points} if points else scalars
 
     def state(self) -> dict[str, Any]:
         """Return what is known of the agent's points."""
         counts = {"frozen": self.frozen, "trials": self.trials, "won": self.won, "lost": self.lost}
-        counts["env_steps"] = self.env_steps
+        counts["env_steps"] = self.frozen_env_steps
         recent = [int(won) for won in self._recent]
         return {**counts, "can_lose": self._can_lose, "recent": recent, "decay": self.decay.state()}
 
@@ -99,7 +99,7 @@ class FreezeTrial(NothingUnfinished):
         """Continue from there."""
         self.frozen, self._can_lose = bool(state["frozen"]), bool(state["can_lose"])
         self.trials, self.won, self.lost = int(state["trials"]), int(state["won"]), int(state["lost"])
-        self.env_steps = int(state["env_steps"])
+        self.frozen_env_steps = int(state["env_steps"])
         self._recent = deque((bool(won) for won in state["recent"]), maxlen=POINTS)
         self.decay.load(state["decay"])
 

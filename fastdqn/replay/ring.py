@@ -27,6 +27,7 @@ from fastdqn.states import Later, copied, set_generator, unpack
 from fastdqn.types import Batch, Frame, VectorStep
 
 CANDIDATES = 4
+"""Starts that are drawn for each transition, of which the first that can be used is taken."""
 MOST_ACTIONS = 256
 """That a byte can tell apart."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -22,9 +23,12 @@ from fastdqn.tools.report.metrics import intervals_of
 
 NARROW = 14  # letters of a label, at least
 AROUND = "±: the standard error over the games of one run, not over seeds."
+FEW = 4
+"""Runs of which an interquartile mean leaves none out, and an interval is the lowest and the highest."""
 ABOUT = (
-    "IQM: of scores the mean of their middle half, and its 95% interval by bootstrap over the runs; of minutes, env "
-    "steps and speeds the median."
+    "IQM: of scores the mean of their middle half (of fewer than four runs that of all), and its 95% interval by "
+    "bootstrap over the runs, too narrow with fewer than ten (of fewer than four runs the lowest and the highest "
+    "score); of minutes, env steps and speeds the median, where beside runs that were solved the others took for ever."
 )
 
 
@@ -58,18 +62,19 @@ class Column(NamedTuple):
     of: Callable[[RunData], float | None]
     form: str
     score: bool = False  # of several runs the interquartile mean, otherwise the median
+    until_solved: bool = False  # a run that was not solved never reached it
     examined: str = ""  # for a score of games after the training: its name in summary.json
 
 
 COLUMNS = (
-    Column("minutes", partial(_reached, name="elapsed", unit=60.0), "{:,.1f}"),
-    Column("env\nsteps", partial(_reached, name="env_steps", unit=1.0), "{:,.0f}"),
+    Column("minutes", partial(_reached, name="elapsed", unit=60.0), "{:,.1f}", until_solved=True),
+    Column("env\nsteps", partial(_reached, name="env_steps", unit=1.0), "{:,.0f}", until_solved=True),
     Column("env\nsteps/s", _speed, "{:,.1f}"),
     Column("mean-100", _mean, "{:,.2f}", True),
     Column("human", _human, "{:,.0%}", True),
-    Column("fresh\ngames", partial(_examined, examined="fresh"), "{:,.2f}", True, "fresh"),
-    Column("Nature's\nprotocol", partial(_examined, examined="nature"), "{:,.2f}", True, "nature"),
-    Column("final\ngames", partial(_examined, examined="evaluation"), "{:,.2f}", True, "evaluation"),
+    Column("fresh\ngames", partial(_examined, examined="fresh"), "{:,.2f}", True, examined="fresh"),
+    Column("Nature's\nprotocol", partial(_examined, examined="nature"), "{:,.2f}", True, examined="nature"),
+    Column("final\ngames", partial(_examined, examined="evaluation"), "{:,.2f}", True, examined="evaluation"),
 )
 """From `human` on they are shown only where a run has them. Games are fresh that were played after the run was solved;
 the final ones are Atari-100k's."""
@@ -201,17 +206,21 @@ def _confirmed(run: RunData) -> bool:
 def _together(kind: Chosen, columns: Sequence[Column]) -> list[list[str]]:
     """Return the lines of several finished runs: medians and interquartile means, and the ends of their intervals."""
     runs = kind.finished
-    solved = sum(run.ended == "solved" and _confirmed(run) for run in runs)
+    solved = [run.ended == "solved" and _confirmed(run) for run in runs]
     asked = any(run.config["run"].get("stop_score") is not None for run in runs)
-    lines = [[f"IQM of {len(runs)} runs", "", f"{solved}/{len(runs)} solved" if asked else ""]]
-    lines += [["  95% from", "", ""], ["  to", "", ""]]
+    name, ends = ("mean", ("lowest", "highest")) if len(runs) < FEW else ("IQM", ("95% from", "to"))
+    lines = [[f"{name} of {len(runs)} runs", "", f"{sum(solved)}/{len(runs)} solved" if asked else ""]]
+    lines += [[f"  {end}", "", ""] for end in ends]
     for column in columns:
         values = [value for value in map(column.of, runs) if value is not None]
+        if any(solved) and column.until_solved and len(values) == len(runs):
+            values = [value if done else math.inf for value, done in zip(values, solved, strict=True)]
         cells = ["-", "", ""]
         if len(values) == len(runs):
-            iqm = intervals_of({"": np.array(values)})["iqm"]  # of one game
-            found = iqm if column.score else [statistics.median(values)]
-            cells[: len(found)] = ["-" if value is None else _shown(column.form, value) for value in found]
+            found = intervals_of({"": np.array(values)})["iqm"] if column.score else [statistics.median(values)]
+            cells[: len(found)] = [
+                "-" if value is None or value == math.inf else _shown(column.form, value) for value in found
+            ]
         for line, cell in zip(lines, cells, strict=True):
             line.append(cell)
     return lines

@@ -1,6 +1,7 @@
 """Fresh games after a run was solved: what its final weights score in games that decided nothing.
 
-A run stops at the first moment at which its last 100 games are good enough, so those games flatter it.
+A run stops at the first moment at which its last 100 games are good enough, so that luck has chosen them; and many of
+them began with worse weights than the final ones.
 """
 
 from __future__ import annotations
@@ -161,5 +162,5 @@ def _said(one: Examination, epsilon: float, found: dict[str, Any], confirmed: bo
     mean = f"mean {found['mean']:.2f}{'' if error is None else f' (standard error {error:.2f})'}"
     if one.protocol == "nature":
         return f"Nature's protocol, {found['games']} games at epsilon {epsilon:g}: {mean}"
-    verdict = "which confirms the run" if confirmed else "which does NOT confirm the run: it counts as no record"
+    verdict = "which does not refute the run" if confirmed else "which REFUTES the run: it counts as no record"
     return f"{found['games']} fresh games at epsilon {epsilon:g}: {mean}, {verdict}"

@@ -14,13 +14,13 @@ from tests.helpers.points import points
 def test_env_steps_of_frozen_agents_are_counted() -> None:
     trial = FreezeTrial(0.9)
     trial.observe([points(48, 1)])
-    assert (trial.frozen, trial.env_steps) == (True, 0)
+    assert (trial.frozen, trial.frozen_env_steps) == (True, 0)
     trial.observe([points(2, 0)])
-    assert trial.env_steps == 4
+    assert trial.frozen_env_steps == 4
     trial.observe([points(0, 12)])
-    assert (trial.frozen, trial.env_steps) == (False, 18)
+    assert (trial.frozen, trial.frozen_env_steps) == (False, 18)
     trial.observe([points(2, 0)])
-    assert trial.env_steps == 18
+    assert trial.frozen_env_steps == 18
 
 
 def test_evidence_by_hand() -> None:

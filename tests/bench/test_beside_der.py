@@ -23,12 +23,30 @@ def test_runs_of_curl_are_rliables() -> None:
 
 def test_means_of_few_runs_differ_as_they_must() -> None:
     """Three of two values that are as likely: means are 0, 1/3, 2/3 and 1 in 1, 3, 3 and 1 of 8 draws."""
-    found = beside_der.deviations({"a": np.array([0.0, 1.0]), "b": np.full(9, 5.0)}, {"a": 3, "b": 1}, draws=8_000)
+    runs, published = {"a": np.array([0.0, 1.0]), "b": np.full(9, 5.0)}, {"a": 10.0, "b": 20.0}
+    found = beside_der.repeated(runs, {"a": 3, "b": 1}, published, draws=8_000)
     values, counts = np.unique(found["a"].round(3), return_counts=True)
-    assert values.tolist() == [-0.5, -0.167, 0.167, 0.5]
+    assert values.tolist() == [9.5, 9.833, 10.167, 10.5]
     assert (counts / 8_000).tolist() == pytest.approx([1 / 8, 3 / 8, 3 / 8, 1 / 8], abs=0.02)
-    assert not found["b"].any()
-    assert found["mean"].tolist() == pytest.approx((found["a"] / 2).tolist())
+    assert (found["b"] == 20.0).all()
+    assert found["mean"].tolist() == pytest.approx(((found["a"] + 20.0) / 2).tolist())
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_runs_that_repeat_the_published_ones_are_inside(number: int) -> None:
+    """Of agents with the published means whose runs differ as CURL's do, 95% are inside, by each aggregate."""
+    games = list(beside_der.curl_runs())
+    curl = {game: np.array([beside_der.normalised(game, s) for s in of]) for game, of in beside_der.curl_runs().items()}
+    theirs = {game: float(of.mean()) for game, of in published()[beside_der.PUBLISHED].normalised(games).items()}
+    drawn = beside_der.repeated(curl, dict.fromkeys(games, number), theirs)
+    rng, inside = np.random.default_rng(1), dict.fromkeys(beside_der.NAMES, 0)
+    for _ in range(300):
+        own = {game: theirs[game] + rng.choice(of, number).mean(keepdims=True) - of.mean() for game, of in curl.items()}
+        found = beside_der.aggregates_of(own)
+        for name in inside:
+            low, high = np.quantile(drawn[name], (0.025, 0.975))
+            inside[name] += low <= float(getattr(found, name)) <= high
+    assert min(inside.values()) >= 0.9 * 300, inside
 
 
 @pytest.mark.parametrize("worse", [False, True])

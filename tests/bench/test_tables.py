@@ -8,10 +8,11 @@ import shutil
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from bench import records, tables
+from bench import pages, records, tables
 from bench.tables import NEWEST, ROOT, VARIANTS, DataError, Page
 
 RESULTS = ROOT / "bench" / "results"
@@ -123,13 +124,28 @@ def test_markers_that_name_nothing_are_refused(text: str, said: str) -> None:
         tables.rewritten(text, Page(ROOT, "README.md"))
 
 
-def test_a_run_that_did_not_solve_pong_has_no_time(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = checkout / "bench" / "results" / NEWEST.pong[0].runs[0] / "summary.json"
-    summary = json.loads(path.read_text(encoding="utf-8"))
+@pytest.mark.parametrize(
+    ("file", "changes", "said"),
+    [
+        ("summary", {"solved": False}, "did not solve Pong"),
+        ("summary", {"confirmed": False}, "is not confirmed by fresh games"),
+        ("summary", {"confirmed": None}, "is not confirmed by fresh games"),
+        ("summary", {"fresh": {"games": 99}}, "has fewer than 100 fresh games"),
+        ("environment", {"resumed_at_env_step": 100_000}, "was resumed"),
+        ("environment", {"commit": "4e89fa473d68+"}, "is of code that was not committed"),
+        ("config", {"game": {"name": "pong", "noop_max": 0}}, "is of another presentation of the game (noop_max)"),
+    ],
+)
+def test_a_run_that_is_no_record_by_the_rules_has_no_time(
+    file: str, changes: dict[str, Any], said: str, checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = NEWEST.pong[0].runs[0]
+    path = checkout / "bench" / "results" / name / f"{file}.json"
+    found = json.loads(path.read_text(encoding="utf-8"))
     path.unlink()
-    path.write_text(json.dumps({**summary, "solved": False}), encoding="utf-8")
+    path.write_text(json.dumps({**found, **changes}), encoding="utf-8")
     assert tables.main(["--check"], checkout) == 2
-    assert "did not solve Pong" in capsys.readouterr().err
+    assert capsys.readouterr().err == f"error: bench/results/{name} {said}: it has no time for a table.\n"
 
 
 # What is in bench/results
@@ -188,7 +204,7 @@ def test_the_game_at_which_a_mean_passes_a_level_by_hand() -> None:
     ],
 )
 def test_processors_by_the_names_of_their_designs(cpu: str, said: str) -> None:
-    assert tables.processor({"cpu": cpu}) == said
+    assert pages.processor({"cpu": cpu}) == said
 
 
 def test_the_network_of_a_run() -> None:

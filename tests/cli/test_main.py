@@ -99,7 +99,7 @@ def test_plot_and_compare(runs: TrainedRuns, tmp_path: Path) -> None:
         assert (tmp_path / f"{what}.png").read_bytes()[:4] == b"\x89PNG"
     assert fastdqn_says("plot", *folders, "--out", str(tmp_path / "x.svg"), "--each").returncode == 0
     table = fastdqn_says("compare", *folders).stdout
-    assert "IQM of 2 runs" in table
+    assert "mean of 2 runs" in table
     assert table.count("max-env-steps") == 2
 
 

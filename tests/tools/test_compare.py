@@ -39,9 +39,9 @@ def test_unfinished_runs_and_seeds_run_twice_are_named_and_do_not_count(
         {"seed": 3, "scores": (-800.0,), "ended": None, "running": True},
         {"seed": 4, "scores": (), "ended": None},
     )
-    assert cells(said, "IQM of 2 runs")[4:] == ["2/2", "solved", "1.5", "150,000", "1,000.0", "15.00", "101%"]
-    assert cells(said, "95% from")[2:] == ["10.00", "87%"]
-    assert cells(said, "  to ")[1:] == ["20.00", "115%"]
+    assert cells(said, "mean of 2 runs")[4:] == ["2/2", "solved", "1.5", "150,000", "1,000.0", "15.00", "101%"]
+    assert cells(said, "  lowest")[1:] == ["10.00", "87%"]
+    assert cells(said, "  highest")[1:] == ["20.00", "115%"]
     assert "solved *" in said
     assert "interrupted *" in said
     assert "running *" in said
@@ -55,6 +55,7 @@ def test_unfinished_runs_and_seeds_run_twice_are_named_and_do_not_count(
 def test_one_run_has_no_interquartile_mean(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = compared(capsys, tmp_path, {"ended": "interrupted"}, {"game": {"name": "mod:Catch"}})
     assert "IQM" not in said
+    assert "mean of" not in said
     assert "*" not in said
     assert cells(said, "interrupted")[-1] == "64%"  # a mean of 2, where -20.7 is random play and 14.6 a person
     assert cells(said, "solved")[-1] == "-"  # nobody has measured people at Catch
@@ -85,14 +86,14 @@ def test_examinations_after_the_training_are_columns(tmp_path: Path, capsys: pyt
     assert cells(said, "fresh")[-2:] == ["fresh", "Nature's"]
     assert cells(said, "18.25")[-4:] == ["18.25", "±", "0.12", "16.50"]
     assert "±: the standard error over the games of one run" in said
-    assert cells(said, "IQM of")[-2:] == ["-", "-"]  # one of the two has none
+    assert cells(said, "mean of 2")[-2:] == ["-", "-"]  # one of the two has none
     lone = {"evaluation": {"mean": 12.5, "standard_error": None}}  # one game
     assert cells(compared(capsys, tmp_path / "lone", {"summary": lone}), "12.50")[-1] == "12.50"
     found = {"evaluation": {"mean": 12.5, "standard_error": 0.25}}
     said = compared(capsys, tmp_path / "100k", {"summary": found}, {"seed": 1, "summary": found})
     assert cells(said, "mean-100")[-1] == "games"
     assert cells(said, "12.50")[-3:] == ["12.50", "±", "0.25"]
-    assert cells(said, "IQM of")[-1] == "12.50"
+    assert cells(said, "mean of 2")[-1] == "12.50"
     said = compared(capsys, tmp_path / "none", {})
     assert "fresh" not in said
     assert "±" not in said
@@ -132,9 +133,21 @@ def test_a_run_that_fresh_games_do_not_confirm_is_not_solved(
 ) -> None:
     confirmed, not_so = {"summary": {"confirmed": True}}, {"seed": 1, "summary": {"confirmed": False}}
     said = compared(capsys, tmp_path, confirmed, not_so)
-    assert cells(said, "IQM of 2 runs")[4:6] == ["1/2", "solved"]
+    assert cells(said, "mean of 2 runs")[4:8] == ["1/2", "solved", "-", "-"]  # the other one took for ever
     assert said.count("not confirmed") == 1
     assert "not confirmed" in compared(capsys, tmp_path / "lone", not_so)
+
+
+def test_a_run_that_was_not_solved_took_for_ever(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its limit is no time to solve: the median counts it as longer than any."""
+    limit = {"ended": "max-minutes", "summary": {"elapsed": 6.0, "env_steps": 60}}
+    runs = [{"seed": seed, "scores": (10.0 * seed,) * (seed + 1)} for seed in range(3)]
+    said = compared(capsys, tmp_path, *runs, {**limit, "seed": 3, "scores": (30.0, 30.0)})
+    assert cells(said, "IQM of 4 runs")[4:8] == ["3/4", "solved", "1.5", "150,000"]
+    assert cells(said, "IQM of 4 runs")[-2] == "15.00"
+    assert cells(said, "95% from")[2:3] == ["0.00"]
+    said = compared(capsys, tmp_path / "none", limit, {**limit, "seed": 1})
+    assert cells(said, "mean of 2 runs")[4:8] == ["0/2", "solved", "0.1", "60"]  # as long as they were given
 
 
 def test_what_is_rounded_to_0_has_no_sign(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

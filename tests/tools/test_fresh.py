@@ -51,7 +51,7 @@ def test_an_atari_game_plays_natures_protocol_too(
     try:
         play_fresh(run_of(folder, "solved", games=4))
         said = capsys.readouterr().out
-        assert "does NOT confirm" in said
+        assert "REFUTES the run" in said
         assert "Nature's protocol, 2 games at epsilon 0.05: mean" in said
         found = json.loads(path.read_text(encoding="utf-8"))
         assert (found["fresh"]["games"], found["fresh"]["epsilon"], found["nature"]["epsilon"]) == (4, 0.02, 0.05)

@@ -123,8 +123,9 @@ def _aggregates(report: Report, intervals: Mapping[str, Mapping[str, Interval]],
     lines += [
         "Human-normalised: 0 is random play, 1 a person; of the optimality gap less is better. In brackets 95% "
         "intervals by stratified bootstrap over runs (Agarwal et al. 2021); none where a game has one run, and too "
-        "narrow with fewer than ten. *: of means, whose gap is smaller than that of runs and whose IQM is higher, but "
-        "for a few sets of few games.",
+        "narrow with fewer than ten, the median's even then. Medians of few runs are lower than those of many: do not "
+        "hold them against each other. *: of means, whose gap is smaller than that of runs and whose IQM is higher, "
+        "but for a few sets of few games.",
         "",
     ]
     if games != atari_26():
