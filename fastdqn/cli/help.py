@@ -51,6 +51,8 @@ class Option(NamedTuple):
     needed: bool = False
     takes: str = ""
     """What a value has to be, in words; empty where anything will do."""
+    off: bool | None = None
+    """Of a flag whether it is off by default; None for an option that takes a value."""
 
 
 class OptionGroup(NamedTuple):
@@ -224,7 +226,8 @@ def _options_of(
         else:
             invocation = f"{flag} {metavar}"
         needed = default is None and field.default is field.default_factory is dataclasses.MISSING
-        yield Option(flag, invocation, f"{text}{_default(value)}".strip(), needed, takes)
+        off = value is not True if kinds == [bool] else None
+        yield Option(flag, invocation, f"{text}{_default(value)}".strip(), needed, takes, off)
 
 
 def _default(value: Any) -> str:

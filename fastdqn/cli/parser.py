@@ -82,7 +82,7 @@ def parsed(
         sentence = _mistake(sentence, words, command, program)
         raise UserError(f"{sentence or 'The options cannot be understood'}; --help lists all options.") from None
     if unknown:
-        raise UserError(_unknown(unknown, command, elsewhere, others))
+        raise UserError(_unknown(unknown, command, elsewhere, others, pairs))
     return parsed_options
 
 
@@ -136,7 +136,9 @@ def _is_whole(said: str) -> bool:
         return False
 
 
-def _unknown(unknown: Sequence[str], command: Any, elsewhere: str, others: Mapping[str, Any]) -> str:
+def _unknown(
+    unknown: Sequence[str], command: Any, elsewhere: str, others: Mapping[str, Any], pairs: bool = False
+) -> str:
     """Return the sentence for words that are no option of `command`, which says what may have been meant."""
     flags = _flags(command)
     first = next((word for word in unknown if word.startswith("--")), unknown[0]).partition("=")[0]
@@ -149,7 +151,9 @@ def _unknown(unknown: Sequence[str], command: Any, elsewhere: str, others: Mappi
         return f"{known} {elsewhere}".rstrip()
     if first.startswith("--no-") and f"--{first[5:]}" in flags:
         return f"There is no option {first}, only --{first[5:]}."
-    meant = difflib.get_close_matches(first, [*flags, *(f"--no-{flag[2:]}" for flag in flags)], n=1, cutoff=0.75)
+    options = [option for group in groups_of(command) for option in group.options]
+    turned_off = [f"--no-{one.flag[2:]}" for one in options if one.off is False or (pairs and one.off is not None)]
+    meant = difflib.get_close_matches(first, [*flags, *turned_off], n=1, cutoff=0.75)
     if not meant and "--game" in flags and _is_game(first):
         meant = [f"--game {first}"]
     hint = f"did you mean {meant[0]}?" if meant else "--help lists all options."

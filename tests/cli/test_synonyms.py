@@ -31,12 +31,12 @@ def scripts() -> list[str]:
 
 @pytest.mark.parametrize("other", SYNONYMS)
 def test_every_answer_names_an_option_and_no_option_is_a_synonym(other: str) -> None:
-    assert other not in every_flag()
+    assert other not in every_flag() or other in ELSEWHERE
     for synonym in SYNONYMS[other]:
         having = [flags for flags in map(flags_of, scripts()) if {synonym.ours, synonym.beside} - {""} <= flags]
         assert having, synonym.ours
         found = [said for said in (answer(other, flags) for flags in having) if said is not None]
-        start = f"There is no option {other}; fastdqn calls it "
+        start = f"There is no option {other}{' here; this script has' if other in ELSEWHERE else '; fastdqn calls it'} "
         assert all(said.startswith(start) and said.endswith(".") and "does not have" not in said for said in found)
         assert any(said.startswith(f"{start}{synonym.ours}") for said in found)  # nobody else is in its way everywhere
 
@@ -57,6 +57,38 @@ def test_every_answer_names_an_option_and_no_option_is_a_synonym(other: str) -> 
         ("31_sac", "--ent-coef", "calls it --temperature"),
         ("41_ppo_ranks", "--ent-coef", "calls it --entropy-weight."),
         ("01_baseline", "--ent-coef", "calls it --temperature or --entropy-weight, which this command does not have."),
+        ("41_ppo_ranks", "--n-epochs", "calls it --epochs."),
+        ("41_ppo_ranks", "--update-epochs", "calls it --epochs."),
+        ("41_ppo_ranks", "--gae-lambda", "calls it --trace-decay."),
+        ("41_ppo_ranks", "--clip-coef", "calls it --clip."),
+        ("41_ppo_ranks", "--clip-range", "calls it --clip."),
+        ("41_ppo_ranks", "--num-minibatches", "calls it --batch-size, a size, not a number of them."),
+        ("41_ppo_ranks", "--anneal-lr", "calls it --learning-rate-decay, the env steps over which it falls to 0."),
+        ("09_cuda_graph", "--anneal-lr", "the env steps over which it moves to --final-learning-rate."),
+        ("31_sac", "--gradient-steps", "calls it --steps-per-update, its inverse: the env steps for each update."),
+        ("12_atari_100k", "--replay-ratio", "calls it --batch-size, the samples for each env step."),
+        ("31_sac", "--q-lr", "calls it --learning-rate, the same for actor, critics and temperature."),
+        ("31_sac", "--autotune", "calls it --temperature, a weight that stays, or None to learn it."),
+        ("12_atari_100k", "--env-steps", "calls it --max-env-steps."),
+        ("01_baseline", "--frames", "calls it --max-env-steps, which counts env steps, of --frame-skip frames each."),
+        ("31_sac", "--steps", "no option --steps here; this script has --steps-per-update, the env steps for each"),
+        ("01_baseline", "--steps", "no option --steps here; the scripts 02 to 12 have it."),
+        (
+            "10_rainbow",
+            "--trace-decay",
+            "the scripts 11, 12 and 41 have it, and 33 with --algorithm ppo; of PPO it is GAE's lambda.",
+        ),
+        ("33_trainer_thread", "--algo", "calls it --algorithm."),
+        ("09_cuda_graph", "--algo", "calls it --agent."),
+        ("41_ppo_ranks", "--num-processes", "calls it --processes."),
+        ("21_a3c_data", "--num-workers", "calls it --players."),
+        ("32_sac_hogwild", "--num-workers", "calls it --sessions."),
+        ("09_cuda_graph", "--num-workers", "calls it --num-envs."),
+        ("41_ppo_ranks", "--address", "calls it --engine-address."),
+        ("11_pong_in_seconds", "--gamma-final", "calls it --final-gamma."),
+        ("01_baseline", "--log-interval", "calls it --log-seconds, seconds between two lines of progress on the"),
+        ("01_baseline", "--target-update-interval", "calls it --target-sync, which counts env steps."),
+        ("01_baseline", "--target-update-freq", "calls it --target-sync, which counts env steps, not updates."),
     ],
 )
 def test_an_answer_is_of_the_script_that_was_asked(script: str, flag: str, said: str) -> None:
@@ -66,14 +98,29 @@ def test_an_answer_is_of_the_script_that_was_asked(script: str, flag: str, said:
 @pytest.mark.parametrize("flag", ELSEWHERE)
 def test_what_some_scripts_alone_have_is_said_of_all_of_them(flag: str) -> None:
     having = [script[:2] for script in scripts() if flag in flags_of(script)]
-    said = re.fullmatch(rf"There is no option {flag} here; (?:the scripts|script) (.+) ha(?:ve|s) it\.", named(flag))
+    sentence, _, also = (
+        named(flag).removesuffix("; of PPO it is GAE's lambda.").removesuffix(".").partition(" it, and ")
+    )
+    said = re.fullmatch(rf"There is no option {flag} here; (?:the scripts|script) (.+) ha(?:ve|s)(?: it)?", sentence)
     assert said is not None
+    assert also == ("33 with --algorithm ppo" if flag in flags_of_ppo() - flags_of("33_trainer_thread") else "")
     numbers = [script[:2] for script in scripts()]
     which: list[str] = []
     for part in re.split(r", | and ", said[1]):
         first, _, last = part.partition(" to ")
         which += [number for number in numbers if first <= number <= (last or first)]
     assert which == having
+
+
+def flags_of_ppo() -> frozenset[str]:
+    """Return what 33 has with --algorithm ppo."""
+    kind, _ = loaded("33_trainer_thread").defaults["others"]["ppo"]
+    return frozenset(option.flag for group in groups_of(kind) for option in group.options)
+
+
+def test_of_what_a_script_lacks_others_that_have_it_are_named() -> None:
+    some = {flag for flag in every_flag() if not all(flag in flags_of(script) for script in scripts())}
+    assert some - ELSEWHERE.keys() == {"--agent"}  # which a sweep calls --agents
 
 
 @pytest.mark.parametrize("flag", ["--seeds", "--num-seeds"])
@@ -122,7 +169,10 @@ def named(flag: str) -> str:
             ("--exploration-fraction", "0.1"),
             "calls it --epsilon-decay, the env steps in which epsilon falls by 1, not ",
         ),
-        (("--target-network-frequency", "9"), "calls it --target-sync, which counts env steps, not updates."),
+        (("--target-network-frequency", "9"), "calls it --target-sync, which counts env steps."),
+        (("--no-game", "pong"), "There is no option --no-game, only --game."),
+        (("--no-max-env-step",), "did you mean --max-env-steps?"),
+        (("--no-doubl",), "There is no option --no-doubl; did you mean --no-double?"),
         (("--tau", "0.1"), "calls it --target-average, which this command does not have."),
         (("--learning-rat", "1e-4"), "There is no option --learning-rat; did you mean --learning-rate?"),
         (("--no-chekpoints",), "did you mean --no-checkpoints?"),
