@@ -95,7 +95,7 @@ def signal_to_noise(learner: DQNLearner) -> dict[str, float]:
     The 2017 post's author follows the same ratio.
     """
     return {
-        f"noise/{name}": (_square(layer.weight) / _square(layer.weight_sigma)) ** 0.5
+        f"signal_to_noise/{name}": (_square(layer.weight) / _square(layer.weight_sigma)) ** 0.5
         for name, layer in noisy_layers(learner.network).items()
     }
 

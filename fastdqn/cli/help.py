@@ -22,7 +22,7 @@ import tyro
 from rich.text import Text
 
 from fastdqn import terminal
-from fastdqn.options.boxes import SAID
+from fastdqn.options.boxes import said_of
 from fastdqn.options.groups import defaults_of, flag_of
 from fastdqn.options.groups import groups_of as known_groups
 from fastdqn.options.presets import agents_of
@@ -84,8 +84,7 @@ def groups_of(kind: type[Any], default: Any = None) -> list[OptionGroup]:
     if not composed:
         return [OptionGroup("Options", list(_options_of(kind, default)))]
     known = known_groups(defaults_of(kind))
-    said: Mapping[str, str | None] = SAID if known.continuous else {} if known.dqn is None else {"published": None}
-    having = {"agent": agents_of(known)}
+    said, having = said_of(known), {"agent": agents_of(known)}
     found = [
         OptionGroup(
             _about(group, name),

@@ -78,7 +78,7 @@ class PPOOptions(FrameOptions):
     learning_rate: float = 2.5e-4
     """Learning rate of Adam at the start."""
     learning_rate_decay: int | None = None
-    """Env steps over which the learning rate falls to 0, in a straight line; by default the whole run, to its limit
+    """Env steps over which the learning rate falls to 0, in a straight line; None: the whole run, to its limit
     --max-env-steps, or never without one, as with 0."""
     adam_epsilon: float = 1e-5
     """Adam's epsilon, added to the root of its second moment."""
@@ -96,7 +96,7 @@ class PPOOptions(FrameOptions):
     """PPO's clip range: the ratio of probabilities is clipped to 1 plus or minus this."""
     target_kl: float | None = None
     """End the epochs of a rollout once the KL divergence from the policy that played it is above 1.5 times this, in
-    nats (Stable-Baselines3); by default never."""
+    nats (Stable-Baselines3). None: never."""
     entropy_weight: float = 0.01
     """Weight of the entropy of the policy in the loss."""
     value_weight: float = 0.5
@@ -189,8 +189,8 @@ class PlayersOptions:
     --synchronous."""
     synchronous: bool = False
     """Players wait until the update is made that their samples go into. With one player the run is that of a single
-    process; with several it repeats itself, and their number must divide --pieces or --gradients. Without it nobody
-    waits, and no run is like another."""
+    process; with several it repeats itself, and their number must divide that of the pieces, or gradients, of an
+    update. Without it nobody waits, and no run is like another."""
 
     def check(self) -> None:
         """Raise UserError for a value out of range."""

@@ -1,8 +1,12 @@
-"""What --help says of options where a script plays vectors and continuous actions alone: there is no emulator then."""
+"""What --help says of options in other words than their own: where a script plays vectors and continuous actions alone,
+so that there is no emulator, and where it lacks an option that these name.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+
+from fastdqn.options.groups import Groups
 
 SAID: Mapping[str, str | None] = {
     "name": "An id that Gymnasium knows, of an environment that shows vectors and whose actions are continuous "
@@ -17,7 +21,8 @@ SAID: Mapping[str, str | None] = {
     "fire_reset": None,
     "sticky_actions": None,
     "full_action_set": None,
-    "max_frames": "A game is truncated after this many env steps; None for no limit but its own.",
+    "max_frames": "Env steps after which one game is truncated; None for no limit but its own. The run's limit is "
+    "--max-env-steps.",
     "frame_size": None,
     "env_threads": None,
     "num_envs": "Games N at once, stepped in turn; None for 4 for each core, at least 8 and at most 128.",
@@ -29,3 +34,32 @@ SAID: Mapping[str, str | None] = {
     "env steps a process.",
 }
 """By field; None for those that do not apply. Where they are given all the same, most are refused."""
+_NO_REPLAY = {"checkpoint_replay": "Changes nothing here: there is no replay that checkpoints could keep."}
+_NO_PACE = {"batch_size": "Transitions drawn from the replay for the update that follows each env step."}
+_NO_PARTS = {
+    "loss": "The squared TD error, or half of it with its derivative clipped to -1..1 (Mnih et al. 2015; the Huber "
+    "loss)."
+}
+_NO_LAMBDA_RETURNS = {
+    "target_average": "Move the target network by this share towards the online one at each update, instead of copying "
+    "it every --target-sync env steps (Lillicrap et al. 2016; Schwarzer et al. 2023 take 0.005).",
+    "prioritized": "Draw transitions in proportion to their TD error, or to what --priority-measure says with "
+    "--distributional (Schaul et al. 2016).",
+    "distributional": "Learn the distribution of returns instead of their mean (C51, Bellemare et al. 2017).",
+    "atoms": "Atoms of the distribution (Bellemare et al. 2017).",
+}
+
+
+def said_of(groups: Groups) -> Mapping[str, str | None]:
+    """Return, by field, what --help says instead of a field's own words in a script with these groups."""
+    found: dict[str, str | None] = {}
+    if groups.continuous:
+        found |= SAID
+    elif groups.dqn is not None:
+        found["published"] = None
+    if groups.dqn is None and groups.sac is None:
+        found |= _NO_REPLAY
+    if groups.dqn is not None:
+        found |= {**({} if groups.pace else _NO_PACE), **({} if groups.parts else _NO_PARTS)}
+        found |= _NO_LAMBDA_RETURNS if groups.parts and not groups.returns else {}
+    return found

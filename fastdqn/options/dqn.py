@@ -29,8 +29,8 @@ class DQNOptions:
     """Deep Q-learning. The defaults are the 2017 post's for Pong."""
 
     agent: AgentName = "post2017"
-    """Hyper-parameters by paper, which are the defaults of the options that change what is learnt. Which one a script
-    and a game have by default is in docs/agents.md."""
+    """Hyper-parameters by paper, which are the defaults of the options that change what is learnt. Which one is that
+    of a script and a game is in docs/agents.md."""
     replay_size: int = 100_000
     """Transitions that the replay holds."""
     replay_initial: int = 10_000
@@ -66,10 +66,10 @@ class DQNOptions:
     """RMSProp's epsilon, added to the variance of the gradient under its root (Mnih et al. 2015: 0.01, for the sum of
     the gradients of 32 transitions; here they are averaged)."""
     weight_decay: float = 0.0
-    """Share of every weight but biases that a step takes off, times the learning rate (AdamW, Loshchilov & Hutter 2019;
-    Schwarzer et al. 2023 take 0.1)."""
+    """Share of every weight but biases that an update takes off, times the learning rate (AdamW, Loshchilov & Hutter
+    2019; Schwarzer et al. 2023 take 0.1)."""
     max_norm: float | None = None
-    """The gradient is clipped to this norm; by default not at all."""
+    """The gradient is clipped to this norm. None: not at all."""
 
     def check(self) -> None:
         """Raise UserError for a value out of range, or for values that contradict each other."""
@@ -167,7 +167,7 @@ class UpdateOptions:
     """How much the brightness of the observations of an update varies: 1 plus this times a normal number between -2
     and 2 (Schwarzer et al. 2020: 0.05). With --center-frames what varies is how far they are from the mean frame."""
     final_learning_rate: float | None = None
-    """Learning rate of the optimiser at the end of --learning-rate-decay; by default it stays as it is."""
+    """Learning rate of the optimiser at the end of --learning-rate-decay. None: it stays as it is."""
     learning_rate_decay: int = 250_000
     """Env steps over which the learning rate moves to --final-learning-rate, in a straight line."""
     crowded_threads: int | None = beside(None)
@@ -204,7 +204,8 @@ class AgentOptions:
     act_with: Literal["online", "target"] = "online"
     """The network that plays; an averaged target network changes its mind less often (Schwarzer et al. 2023)."""
     report_env_steps: int = beside(20_000)
-    """Env steps between two reports on what is inside: the mean value of held-out states, noise, priorities, atoms."""
+    """Env steps between two reports on what is inside: the mean value of held-out states, the signal-to-noise ratio of
+    noisy layers, priorities, atoms."""
     held_out: int = beside(1_000)
     """States whose mean value is reported (the 2017 post takes 1,000); a resumed run keeps those that it had."""
 

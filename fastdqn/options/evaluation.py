@@ -19,8 +19,8 @@ class EvaluationOptions:
 
     final_average: float | None = None
     """An average of the weights plays the --evaluation-games, and is what the run saves as its weights: at every tenth
-    update it moves by this share towards the weights of then (Polyak & Juditsky 1992). By default the newest
-    weights play."""
+    update it moves by this share towards the weights of then (Polyak & Juditsky 1992). None: the newest weights
+    play."""
 
     def describe(self) -> str:
         """Return one line about what the end of a run plays."""

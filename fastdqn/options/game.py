@@ -64,7 +64,8 @@ class GameOptions:
     full_action_set: bool = False
     """All 18 joystick actions instead of those that the game uses (Machado et al. 2018)."""
     max_frames: int | None = 108_000
-    """A game is truncated after this many frames (108,000 = 30 minutes of play); None for no limit."""
+    """Frames of the emulator after which one game is truncated (108,000 = 30 minutes of play); None for no limit. The
+    run's limit is --max-env-steps."""
     crop: bool = False
     """Show the playing area alone, as DQN did in 2013 and the classic wrappers always do: of the screen squeezed to
     84x110, rows 18 to 101, or as much of a frame of another size."""
@@ -119,10 +120,10 @@ class PlayerOptions:
     """A player in a process of its own."""
 
     player_device: Literal["same", "cpu", "all"] = beside("same")
-    """Where a player evaluates the network: on the learner's device with the very same weights, or on
-    the CPU with a copy that the learner refreshes, and waits for, after each update (for systems without
+    """Where a player evaluates the network: on the trainer's device with the very same weights, or on
+    the CPU with a copy that the trainer refreshes, and waits for, after each update (for systems without
     CUDA IPC, and always with --device mps), or, where there are several players, on all CUDA devices in turn,
-    with a copy on each but the learner's."""
+    with a copy on each but the trainer's."""
     player_timeout: float = beside(60.0)
     """Seconds without a message after which a living player counts as hung."""
 

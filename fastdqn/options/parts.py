@@ -25,7 +25,7 @@ class PartOptions:
     noise: Literal["factorised", "independent"] = "factorised"
     """Gaussian noise from one number for each input and output, or one for each weight."""
     noisy_sigma: float | None = None
-    """Noise of the layers at the start; by default the paper's, 0.5 (factorised, over sqrt(inputs)) or 0.017."""
+    """Noise of the layers at the start. None: the paper's, 0.5 (factorised, over sqrt(inputs)) or 0.017."""
     prioritized: bool = False
     """Draw transitions in proportion to their TD error, or to what --priority-measure says with --distributional and
     without --trace-decay (Schaul et al. 2016)."""
@@ -104,12 +104,12 @@ class ReturnOptions:
 
     trace_decay: float | None = None
     """Lambda of lambda-returns, of the values that the network gave while it played (Peng & Williams 1996): 0 for one
-    step, 1 for whole games. There is no target network then. By default none: n-step returns and a target network."""
+    step, 1 for whole games. There is no target network then. None: n-step returns and a target network."""
     block_steps: int = 64
     """Env steps of each game after which their returns are computed."""
     refresh_env_steps: int | None = None
     """Env steps after which all returns in the replay are computed anew, with the network that plays then (Daley &
-    Amato 2019); a longer replay pays then. By default never."""
+    Amato 2019); a longer replay pays then. None: never."""
     refresh_turns: int = 1
     """Refreshes in which every stored env step is evaluated once. With 4, a refresh evaluates every fourth step of each
     game, another fourth each time, and returns bootstrap at the newly evaluated steps only."""
@@ -118,8 +118,8 @@ class ReturnOptions:
     Where PyTorch has one thread and the process another core, they are computed there meanwhile, else at once."""
     final_gamma: float | None = None
     """Discount to which --gamma moves within --learning-rate-decay, when the learning rate does (1 - gamma by the same
-    factor each env step): an agent that wins looks further ahead then, and risks less for a point that comes sooner. By
-    default it stays."""
+    factor each env step): an agent that wins looks further ahead then, and risks less for a point that comes sooner.
+    None: it stays."""
 
     def check(self) -> None:
         """Raise UserError for a value out of range."""
@@ -151,7 +151,7 @@ class FreezeOptions:
     freeze_share: float | None = None
     """An agent that has won nearly this share (--freeze-slack less) of its last points, rewards above 0 against those
     below, is frozen: it learns nothing, and plays faster, until a sequential test says that it wins less
-    than about this share. By default none is frozen."""
+    than about this share. None: it is never frozen."""
     freeze_slack: float = 0.15
     """A freeze trial begins once the agent has won --freeze-share less this of its last points; a failed one costs
     little."""

@@ -16,12 +16,12 @@ MOST = 1024
 
 @dataclass(frozen=True)
 class RanksOptions:
-    """Several processes that learn together, each from games of its own, by the mean of their gradients. A batch, a
-    replay, --num-envs, --steps, --steps-per-update, --rollout-steps and --replay-initial are those of each; env steps
-    are counted over all."""
+    """Several processes that learn together, each from games of its own, by the mean of their gradients."""
 
     processes: int = 1
-    """Processes, this one among them. Under torchrun it is as many as that has started, and need not be given."""
+    """Processes, this one among them. Batches, games at once, rollouts, replays, how many env steps there are for each
+    update and how many before the first are those of each process; env steps are counted over all. Under torchrun it is
+    as many as that has started, and need not be given."""
     engine: Literal["ray", "spark", "spark-local"] | None = beside(None)
     """Who starts the processes: Ray, Spark on its cluster, or Spark on this machine; by default this process does, on
     this machine, unless torchrun has."""

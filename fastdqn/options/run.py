@@ -22,7 +22,7 @@ class RunOptions:
     cuda: bool = beside(False)
     """Train on the CUDA device; the same as --device cuda."""
     device: str | None = beside(None)
-    """Where to train: cpu, cuda, cuda:N, mps, or auto (CUDA if there is one, else the CPU); by default cpu."""
+    """Where to train: cpu, cuda, cuda:N, mps, or auto (CUDA if there is one, else the CPU). None: cpu."""
     seed: int = 0
     """Root of all random numbers of the run."""
     max_env_steps: int | None = beside(3_000_000)
@@ -63,7 +63,8 @@ class RunOptions:
     project: str = beside("fastdqn")
     """Name of the project for --wandb and --trackio."""
     log_seconds: float | None = beside(None)
-    """Seconds between progress reports; by default 1 on a terminal and 10 elsewhere."""
+    """Seconds between two lines of progress on the terminal; files and loggers have a pace of their own. None: 1 on a
+    terminal, 10 elsewhere."""
 
     def check(self) -> None:
         """Raise UserError for a value out of range."""

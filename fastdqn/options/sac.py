@@ -37,13 +37,13 @@ class SACOptions:
     target_average: float = 0.005
     """Share by which the target critics move towards the critics at each update (Lillicrap et al. 2016)."""
     target_entropy: float | None = None
-    """Entropy that the temperature aims at, in nats; by default -1 for each number of an action."""
+    """Entropy that the temperature aims at, in nats. None: -1 for each number of an action."""
     initial_temperature: float = 1.0
     """Weight of the entropy at the start; from then on it is learnt."""
     temperature: float | None = None
-    """Weight of the entropy that stays (Haarnoja et al. 2018a); by default it is learnt (2018b)."""
+    """Weight of the entropy that stays (Haarnoja et al. 2018a). None: it is learnt (2018b)."""
     max_norm: float | None = None
-    """Gradients of actor and critics are clipped to this norm, each; by default not at all."""
+    """Gradients of actor and critics are clipped to this norm, each. None: not at all."""
     hidden: int = 256
     """Units of each of the two hidden layers of actor and critics (Haarnoja et al. 2018b)."""
     orthogonal: bool = False
@@ -90,7 +90,7 @@ class SessionOptions:
     """Several sessions, each in a process of its own with --num-envs games and a replay of its own."""
 
     sessions: int | None = None
-    """Session processes; by default 4, and no more than there are cores. --max-env-steps are divided among them."""
+    """Session processes. None: 4, and no more than there are cores. --max-env-steps are divided among them."""
     distributed: Literal["none", "shared", "synced"] = "shared"
     """What sessions share: shared, they step the same weights, without a lock (Recht et al. 2011); synced, each
     computes gradients at a copy of its own, steps the shared weights by them, and copies these; none, nothing."""

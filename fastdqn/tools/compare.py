@@ -23,6 +23,8 @@ from fastdqn.tools.report.metrics import intervals_of
 
 NARROW = 14  # letters of a label, at least
 AROUND = "±: the standard error over the games of one run, not over seeds."
+EVALUATION = "evaluation"
+HUMAN = "human: of the final games where a run has them, else of mean-100."
 FEW = 4
 """Runs of which an interquartile mean leaves none out, and an interval is the lowest and the highest."""
 ABOUT = (
@@ -40,7 +42,9 @@ def _reached(run: RunData, name: str, unit: float) -> float | None:
 
 
 def _human(run: RunData) -> float | None:
-    return None if run.mean_100 is None else human_normalised(run.game, run.mean_100)
+    final = _examined(run, EVALUATION)
+    score = run.mean_100 if final is None else final
+    return None if score is None else human_normalised(run.game, score)
 
 
 def _speed(run: RunData) -> float | None:
@@ -74,7 +78,7 @@ COLUMNS = (
     Column("human", _human, "{:,.0%}", True),
     Column("fresh\ngames", partial(_examined, examined="fresh"), "{:,.2f}", True, examined="fresh"),
     Column("Nature's\nprotocol", partial(_examined, examined="nature"), "{:,.2f}", True, examined="nature"),
-    Column("final\ngames", partial(_examined, examined="evaluation"), "{:,.2f}", True, examined="evaluation"),
+    Column("final\ngames", partial(_examined, examined=EVALUATION), "{:,.2f}", True, examined=EVALUATION),
 )
 """From `human` on they are shown only where a run has them. Games are fresh that were played after the run was solved;
 the final ones are Atari-100k's."""
@@ -92,7 +96,8 @@ def table_of(groups: Groups) -> Table:
     kinds = {game: {label: chosen(runs) for label, runs in labels.items()} for game, labels in groups.items()}
     several = any(len(kind.finished) > 1 for labels in kinds.values() for kind in labels.values())
     around = any(_examined(run, column.examined, "standard_error") is not None for run in runs for column in columns)
-    captions = [*([ABOUT] if several else []), *([AROUND] if around else [])]
+    final = any(_examined(run, EVALUATION) is not None and _human(run) is not None for run in runs)
+    captions = [*([ABOUT] if several else []), *([AROUND] if around else []), *([HUMAN] if final else [])]
     table = _table(" ".join(captions) or None)
     table.add_column("seed", justify="right", no_wrap=True)
     table.add_column("ended", no_wrap=True)

@@ -22,7 +22,7 @@ def test_reports_of_a_rainbow() -> None:
     before = [g.get_state().tolist() for g in (learner.noise, replay.generator)]
     scalars, histograms = diagnostics.report()
     assert scalars.keys() >= {"held_out/mean_q", "priority/min", "priority/median", "priority/max", "priority/beta"}
-    assert len([name for name in scalars if name.startswith("noise/")]) == 4
+    assert len([name for name in scalars if name.startswith("signal_to_noise/")]) == 4
     mass = histograms["held_out/distribution"].mass
     assert sum(mass) == pytest.approx(1.0, abs=1e-4)
     assert sum(m * z for m, z in zip(mass, ATOMS.tolist(), strict=True)) == pytest.approx(

@@ -13,7 +13,7 @@ import tyro
 
 from fastdqn.cli import main
 from fastdqn.cli.help import COMMON, groups_of, help_of
-from fastdqn.cli.scripts import parse
+from fastdqn.cli.scripts import _defaults, parse
 from fastdqn.errors import UserError
 from fastdqn.options.agents import AGENTS
 from tests.helpers.scripts import ROOT, loaded
@@ -43,6 +43,40 @@ def test_every_line_fits(
     assert not [line for line in text.splitlines() if line != line.rstrip()]
     for noise in ("%", "{None}", "None)", "False)", "True)", "\xa0", "──"):
         assert noise not in text
+
+
+@pytest.mark.parametrize("script", [*SCRIPTS, "33_trainer_thread --algorithm ppo"])
+def test_what_an_option_says_names_no_option_that_the_script_lacks(script: str) -> None:
+    name, _, ppo = script.partition(" ")
+    found = loaded(name)
+    kind = found.defaults["others"]["ppo"][0] if ppo else found.options_type
+    options = [option for group in groups_of(kind) for option in group.options]
+    named = {flag.replace("--no-", "--") for one in options for flag in re.findall(r"--[a-z][a-z-]*[a-z]", one.about)}
+    assert named <= {option.flag for option in options}
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        *(("12_atari_100k", ("--agent", agent)) for agent in AGENTS),
+        ("11_pong_in_seconds", ()),
+        ("32_sac_hogwild", ("--game", "Humanoid-v5")),
+        ("31_sac", ("--game", "MountainCarContinuous-v0")),
+        ("41_ppo_ranks", ()),
+    ],
+)
+def test_no_option_names_two_defaults(script: str, words: tuple[str, ...]) -> None:
+    found = loaded(script)
+    values = _defaults(found.options_type, words, found.defaults.get("game", "pong"), found.defaults.get("device"))
+    said = [option.about for group in groups_of(found.options_type, values) for option in group.options]
+    assert not [about for about in said if "by default" in about.lower() and "(default:" in about]
+
+
+@pytest.mark.parametrize("script", ["09_cuda_graph", "41_ppo_ranks", "42_sac_ranks"])
+def test_what_each_process_has_of_its_own_is_said(script: str) -> None:
+    said = {one.flag: one.about for group in groups_of(loaded(script).options_type) for one in group.options}
+    assert "are those of each process; env steps are counted over all." in said["--processes"]
+    assert "The run's limit is --max-env-steps." in said["--max-frames"]
 
 
 def test_what_a_script_refuses_for_good_is_not_listed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -40,7 +40,7 @@ def test_the_reports_are_in_tensorboards_events(tmp_path: Path) -> None:
     events.Reload()
     tags = events.Tags()
     assert {"held_out/mean_q", "priority/beta", "priority/median", "train/loss"} <= set(tags["scalars"])
-    assert len([tag for tag in tags["scalars"] if tag.startswith("noise/head.")]) == 4
+    assert len([tag for tag in tags["scalars"] if tag.startswith("signal_to_noise/head.")]) == 4
     (tag,) = tags["histograms"]
     histogram = events.Histograms(tag)[-1].histogram_value
     assert len(histogram.bucket) == 51

@@ -94,7 +94,10 @@ def test_examinations_after_the_training_are_columns(tmp_path: Path, capsys: pyt
     assert cells(said, "mean-100")[-1] == "games"
     assert cells(said, "12.50")[-3:] == ["12.50", "±", "0.25"]
     assert cells(said, "mean of 2")[-1] == "12.50"
+    assert cells(said, "12.50", 1)[-4:] == ["94%", "12.50", "±", "0.25"]  # of these games, not of the training's 2.00
+    assert "human: of the final games where a run has them, else of mean-100." in " ".join(said.split())
     said = compared(capsys, tmp_path / "none", {})
+    assert "human: of" not in said
     assert "fresh" not in said
     assert "±" not in said
     assert "final" not in said
