@@ -64,7 +64,7 @@ class Options:
     """Of both."""
     evaluation_games: int = 20
     """Games that each plays at the end, with its mean action."""
-    only: Literal["", "speed"] = ""
+    only: Literal["both", "speed"] = "both"
     """speed: updates/s in turns, no scores."""
     seconds: float = 15.0
     """With --only speed: length of each turn after the first update."""

@@ -71,8 +71,10 @@ class Ceiling:
     """Threads that the emulators play in, with the vector wrappers (env)."""
     form: Literal["plain", "fast", "a2c", "ppo", "sac"] = "plain"
     """The update of 01 to 08, of 09, of 20 to 22, of 41 or of 31 (update); sac plays with continuous actions (env)."""
-    double: bool | None = None
-    """With Double Q-learning or without (update); by default as the agent and the variant say."""
+    double: bool = False
+    """With Double Q-learning (update); without --no-double, too, as the agent and the variant say."""
+    no_double: bool = False
+    """Without Double Q-learning (update)."""
     agent: AgentName | None = None
     """Hyper-parameters by paper; by default those of 10."""
     variant: Variant | None = None
@@ -111,7 +113,7 @@ def options_of(ceiling: Ceiling) -> Options:
         options,
         {
             "run": {"device": ceiling.device, "threads": ceiling.threads},
-            "dqn": {} if ceiling.double is None else {"double": ceiling.double},
+            "dqn": {"double": ceiling.double} if ceiling.double or ceiling.no_double else {},
             "vector": {
                 **({} if ceiling.num_envs is None else {"num_envs": ceiling.num_envs}),
                 "env_threads": ceiling.env_threads,
@@ -289,6 +291,8 @@ def main() -> int:
         ceiling = parsed(Ceiling, sys.argv[1:], Ceiling(), __doc__ or "")
         if ceiling.batch_size < 1 or ceiling.seconds <= 0:
             raise UserError("--batch-size must be at least 1 and --seconds more than 0.")
+        if ceiling.double and ceiling.no_double:
+            raise UserError("--double and --no-double contradict each other; give one of them.")
         options = options_of(ceiling)
         result = env_only(ceiling, options) if ceiling.what == "env" else update_only(ceiling, options)
     except UserError as error:

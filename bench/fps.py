@@ -62,7 +62,7 @@ class BenchOptions:
     game: str = "pong"
     """Which game; a script that plays none of Atari's plays its own instead."""
     agent: AgentName = "post2017"
-    """Hyper-parameters by paper, the same in all scripts."""
+    """Hyper-parameters by paper, the same in all scripts instead of their own."""
     seconds: float = 20.0
     """Length of the steady state that is measured, in each repeat."""
     warmup: float = 3.0

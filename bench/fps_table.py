@@ -19,7 +19,7 @@ FAMILIES = {"dqn": "DQN and its kin", "actor-critic": "actor-critics", "sac": "s
 def print_table(console: Console, lines: list[dict[str, Any]], ceilings: dict[Any, list[float]], stamp: Any) -> None:
     """Print a line for each row, then the ceilings, where the time of loops went if asked for, and the machine."""
     table = Table(title="Steady state, median of the repeats (range)", title_justify="left")
-    for heading in ("script", "env steps/s", "x previous", "x first", "updates/s", "samples/step"):
+    for heading in ("script", "env steps/s", "x previous", "x first", "updates/s", "samples/env step"):
         table.add_column(heading, justify="left" if heading == "script" else "right")
     for heading in ("of env-only", "of update-only", "RSS GB", "device GB"):
         table.add_column(heading, justify="right")

@@ -1,9 +1,9 @@
 """How PPO and SAC speed up over ranks: 41 on CartPole-v1 and 42 on Pendulum-v1, with the published settings.
 
     python bench/speedup.py
-    python bench/speedup.py --only sac --worlds 1,2 --env-steps 4000
-    python bench/speedup.py --only ppo --worlds 1,2 --env-steps 4000 --rollout-steps 512 --batch-sizes 64
-    python bench/speedup.py --batch-sizes 256,1024,4096 --hidden 64,256,1024 --worlds 1,2
+    python bench/speedup.py --only sac --processes 1,2 --env-steps-each 4000
+    python bench/speedup.py --only ppo --processes 1,2 --env-steps-each 4000 --total-rollout-steps 512 --batch-sizes 64
+    python bench/speedup.py --batch-sizes 256,1024,4096 --hidden 64,256,1024 --processes 1,2
 
 Each run has as many env steps a process, so n ranks do n times the work, and speed-up = (wall1 / walln) x (total n /
 total 1), where the totals are env steps and the wall times are of whole runs, imports included. A plain run (33 without
@@ -71,13 +71,13 @@ ALGORITHMS = {
 class SpeedupOptions:
     only: str = "ppo,sac"
     """Algorithms, separated by commas."""
-    worlds: str = "1,2,4,8"
+    processes: str = "1,2,4,8"
     """Numbers of processes, separated by commas; 1 is the one that others are compared with, and is run anyway."""
-    env_steps: int | None = None
+    env_steps_each: int | None = None
     """Env steps a process; by default the published 100,000 for PPO and 10,000 for SAC."""
-    rollout_steps: int | None = None
-    """Env steps of a rollout of PPO, of all processes together; by default the published 32,768. No run has fewer env
-    steps than a rollout."""
+    total_rollout_steps: int | None = None
+    """Env steps of a rollout of PPO, of all processes together, unlike --rollout-steps of the script itself; by default
+    the published 32,768. No run has fewer env steps than a rollout."""
     threads: int = 1
     """PyTorch threads of each process."""
     batch_sizes: str = ""
@@ -123,7 +123,7 @@ def worlds_of(options: SpeedupOptions) -> list[int]:
     Raises:
         UserError: they are no numbers.
     """
-    return sorted({1, *whole_numbers(options.worlds, "--worlds")})
+    return sorted({1, *whole_numbers(options.processes, "--processes")})
 
 
 def planned(options: SpeedupOptions) -> Iterator[tuple[str, dict[str, int], int]]:
@@ -133,9 +133,11 @@ def planned(options: SpeedupOptions) -> Iterator[tuple[str, dict[str, int], int]
         UserError: an option makes no sense.
     """
     algorithms = names(options.only, "--only", ALGORITHMS, "algorithm here")
-    given = [size for size in (options.threads, options.env_steps, options.rollout_steps) if size is not None]
+    given = [
+        size for size in (options.threads, options.env_steps_each, options.total_rollout_steps) if size is not None
+    ]
     if min(given) < 1:
-        raise UserError("--threads, --env-steps and --rollout-steps must be at least 1.")
+        raise UserError("--threads, --env-steps-each and --total-rollout-steps must be at least 1.")
     for name in algorithms:
         for varied in sizes_of(name, options):
             yield from ((name, varied, world) for world in (PLAIN, *worlds_of(options)))
@@ -145,10 +147,10 @@ def command_of(name: str, world: int, options: SpeedupOptions, varied: Mapping[s
     """Return the command line of a run; its settings are the published ones, word by word."""
     algorithm, ranks = ALGORITHMS[name], max(world, 1)
     changes = {key: dict(values) for key, values in published_changes(algorithm.game, ranks, name == "sac").items()}
-    if options.env_steps is not None:
-        changes["run"]["max_env_steps"] = options.env_steps * ranks
-    if name == "ppo" and options.rollout_steps is not None:
-        changes["ppo"]["rollout_steps"] = max(1, options.rollout_steps // ranks)
+    if options.env_steps_each is not None:
+        changes["run"]["max_env_steps"] = options.env_steps_each * ranks
+    if name == "ppo" and options.total_rollout_steps is not None:
+        changes["ppo"]["rollout_steps"] = max(1, options.total_rollout_steps // ranks)
     changes[algorithm.group] |= varied
     if name == "sac":
         changes["sac"]["replay_initial"] = max(1, changes["sac"]["replay_initial"])

@@ -73,8 +73,8 @@ def turns(row: dict[str, Any], first: dict[str, Any]) -> list[float]:
 
 def ladder(page: Page, sources: Sources) -> str:
     new, old = timing_of(page, sources.ladder), timing_of(page, sources.ladder_before)
-    heads = ["script", "the idea", "env steps/s", "gain over 01", "share of the update alone"]
-    heads += [f"gain on {processor(old.stamp)}", "2017, GTX 1080Ti"]
+    heads = ["script", "the idea", "env steps/s", "gain over 01", "of the update's speed alone"]
+    heads += [f"gain on {processor(old.stamp)}", "2017, GTX 1080Ti, env steps/s"]
     rows: list[list[str]] = []
     for script, (idea, in_2017) in IDEAS.items():
         row, before = new.rows[script], old.rows[script]
@@ -134,7 +134,10 @@ def ceilings(page: Page, sources: Sources) -> str:
 def steps(page: Page, sources: Sources) -> str:
     timing = timing_of(page, sources.steps)
     speeds = {label.split("=")[1]: spread(row["env_steps_per_s_all"]) for label, row in timing.rows.items()}
-    rows = [["env steps/s", *speeds.values()], ["2017, GTX 1080Ti", *(str(STEPS_2017.get(n, "")) for n in speeds)]]
+    rows = [
+        ["env steps/s", *speeds.values()],
+        ["2017, GTX 1080Ti, env steps/s", *(str(STEPS_2017.get(n, "")) for n in speeds)],
+    ]
     return grid(("N", *speeds), rows, timed(page, sources.steps, timing))
 
 

@@ -22,7 +22,7 @@ def test_what_is_timed_has_the_options_of_a_script() -> None:
     for group in ("game", "pace", "vector", "update", "agent", "parts"):
         assert getattr(ours, group) == getattr(script, group)
     assert (ours.dqn.double, ours.dqn.n_step) == (script.dqn.double, script.dqn.n_step) == (True, 5)
-    assert options_of(Ceiling(variant="rainbow", double=False)).dqn.double is False
+    assert options_of(Ceiling(variant="rainbow", no_double=True)).dqn.double is False
     der = options_of(Ceiling(agent="der"))
     assert (der.agent.network, der.vector.num_envs) == ("der", 1)  # not the speed of another network, or of more games
 
@@ -32,6 +32,7 @@ def test_what_is_timed_has_the_options_of_a_script() -> None:
     [
         ("--form", "fast", "--variant", "rainbow", "--network", "narrow"),
         ("--form", "plain"),
+        ("--form", "plain", "--no-double"),
         ("--form", "a2c"),
         ("--form", "ppo"),
         ("--form", "ppo", "--game", "CartPole-v1"),
@@ -74,6 +75,7 @@ def test_the_games_alone_are_timed(words: tuple[str, ...]) -> None:
         *(("--game", "pnog"), ("--what", "update", "--device", "moon"), ("--frame-size", "3")),
         *(("--form", "sac"), ("--form", "sac", "--game", "CartPole-v1", "--wrappers", "vector")),
         *(("--what", "update", "--batch-size", "0"), ("--seconds", "0")),
+        ("--double", "--no-double"),
     ],
 )
 def test_mistakes_are_one_sentence(words: tuple[str, ...]) -> None:

@@ -65,7 +65,7 @@ def test_what_is_shown_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     for example in examples():
         assert options_of(example, monkeypatch) is not None, example
     with pytest.raises(SystemExit):
-        options_of("bench/speedup.py --world 2", monkeypatch)
+        options_of("bench/speedup.py --process 2", monkeypatch)
 
 
 def runs_of(options: Any) -> None:
@@ -86,4 +86,4 @@ def test_every_run_of_the_speed_ups_that_are_shown_is_one(monkeypatch: pytest.Mo
     for options in found:
         runs_of(options)
     with pytest.raises(UserError, match="ends the run by the first update, which waits for --replay-initial 2048"):
-        runs_of(SpeedupOptions(only="sac", worlds="1,2", env_steps=2000))
+        runs_of(SpeedupOptions(only="sac", processes="1,2", env_steps_each=2000))

@@ -19,7 +19,9 @@ from PIL import Image
 from rich.console import Console
 
 from bench import fps, fps_figures, fps_ladder, programs
+from bench.ceilings import Ceiling, options_of
 from bench.fps_table import draw, print_table
+from fastdqn.cli.parser import parsed
 from fastdqn.errors import RunError, UserError
 from tests.helpers.scripts import ROOT, answer
 
@@ -128,7 +130,7 @@ def test_a_real_run(tmp_path: Path, script: str, samples: float) -> None:
     words = ("--only", script, "--seconds", "5", "--warmup", "0.5", "--repeats", "1", "--replay-initial", "100")
     done = run(tmp_path, *words, "--", "--batch-size", "8", "--threads", "1")
     assert done.returncode == 0, done.stderr
-    for text in (script, "of env-only", "ceiling:", "machine:", "samples/step"):
+    for text in (script, "of env-only", "ceiling:", "machine:", "samples/env step"):
         assert text in done.stdout
     (results,) = tmp_path.glob("*.jsonl")
     (picture,) = tmp_path.glob("*.png")
@@ -190,6 +192,10 @@ def test_each_row_has_its_own_ceilings() -> None:
         "env": ("--wrappers", "vector", "--num-envs", "16"),
         "update": ("--form", "fast", "--batch-size", "32", "--double"),
     }
+    for word, double in (("--double", True), ("--no-double", False)):
+        row = fps_ladder.Row("09", fast.rung, ("--variant", "rainbow", word))
+        words = ["--what", "update", *fps.ceilings_of(row, trial, fps.BenchOptions())["update"]]
+        assert options_of(parsed(Ceiling, words, Ceiling(), "")).dqn.double is double  # ceilings.py takes them
     of_agent = fps_ladder.Row("11", fast.rung, ("--agent", "nature"))  # as many games as it has played
     assert fps.ceilings_of(of_agent, trial, fps.BenchOptions())["env"] == ("--wrappers", "vector", "--num-envs", "16")
     options = fps.BenchOptions(extra=("--num-envs=4", "--threads", "1", "--precision=bf16"))

@@ -8,7 +8,7 @@ from fastdqn.errors import UserError
 
 def test_lists() -> None:
     assert names("sac, ppo", "--only", ("ppo", "sac"), "algorithm") == ["sac", "ppo"]
-    assert whole_numbers("1, 2", "--worlds") == [1, 2]
+    assert whole_numbers("1, 2", "--processes") == [1, 2]
     assert numbers("0.5, 4e-6", "--mbytes") == [0.5, 4e-6]
 
 
@@ -25,8 +25,8 @@ def test_nothing_is_listed_twice() -> None:
     """Figures of both would be taken together, or one of them be lost."""
     with pytest.raises(UserError, match=r"^--only has ppo twice\.$"):
         names("ppo,sac, ppo", "--only", ("ppo", "sac"), "algorithm")
-    with pytest.raises(UserError, match=r"^--worlds has 2 twice\.$"):
-        whole_numbers("2,02", "--worlds")
+    with pytest.raises(UserError, match=r"^--processes has 2 twice\.$"):
+        whole_numbers("2,02", "--processes")
     with pytest.raises(UserError, match=r"^--mbytes has 0\.5 twice\.$"):
         numbers("0.5,0.50", "--mbytes")
 

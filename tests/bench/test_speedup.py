@@ -55,7 +55,7 @@ def test_games_that_are_counted_together_are_one_point() -> None:
 
 
 def test_a_rollout_is_divided_among_the_processes() -> None:
-    options = SpeedupOptions(env_steps=100, rollout_steps=64)
+    options = SpeedupOptions(env_steps_each=100, total_rollout_steps=64)
     for world, steps in ((PLAIN, 64), (1, 64), (4, 16)):
         command = command_of("ppo", world, options, {}, "somewhere")
         parsed = parse(Path(command[1]).stem, *command[2:])
@@ -124,8 +124,8 @@ def test_a_small_run_leaves_records_figures_and_agents_to_look_at(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(speedup, "said_by", forked)
-    words: dict[str, Any] = {"env_steps": 64, "rollout_steps": 64, "batch_sizes": "16,32"}
-    assert bench(SpeedupOptions(only="ppo", worlds="2", out=tmp_path, **words)) == 0
+    words: dict[str, Any] = {"env_steps_each": 64, "total_rollout_steps": 64, "batch_sizes": "16,32"}
+    assert bench(SpeedupOptions(only="ppo", processes="2", out=tmp_path, **words)) == 0
     (file,) = tmp_path.glob("*.jsonl")
     lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     trials = [line for line in lines if line["kind"] == "trial"]
@@ -155,7 +155,7 @@ def test_both_agents_are_drawn(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 @pytest.mark.parametrize("world", [PLAIN, 1, 4])
 @pytest.mark.parametrize("name", ["ppo", "sac"])
 def test_runs_have_the_published_settings(name: str, world: int) -> None:
-    options = SpeedupOptions(env_steps=6_000, rollout_steps=32_768)
+    options = SpeedupOptions(env_steps_each=6_000, total_rollout_steps=32_768)
     command = command_of(name, world, options, {"batch_size": 512, "hidden": 32}, "somewhere")
     script = Path(command[1]).stem
     parsed = parse(script, *command[2:])
@@ -230,7 +230,7 @@ def test_latency_and_bandwidth_are_found_again() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"only": "dqn"}, {"worlds": "1,x"}, {"threads": 0}, {"env_steps": 0}, {"hidden": "0"}]
+    "options", [{"only": "dqn"}, {"processes": "1,x"}, {"threads": 0}, {"env_steps_each": 0}, {"hidden": "0"}]
 )
 def test_mistakes_are_one_sentence(options: dict[str, object]) -> None:
     with pytest.raises(UserError, match=r"^--.*\.$"):
