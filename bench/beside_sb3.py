@@ -190,7 +190,7 @@ def learn(options: Options, console: Console, write: Write) -> dict[str, dict[st
         for side in sides:
             side.check()
         lines = sides[1].lines()
-        command = [sys.executable, "-m", "fastdqn", "evaluate", str(run), "--episodes", str(options.evaluation_games)]
+        command = [sys.executable, "-m", "fastdqn", "evaluate", str(run), "--games", str(options.evaluation_games)]
         command += ["--seed", str(10_000 + options.seed)]
         said_by(command, "The evaluation of 31")
         evaluations = sorted(run.glob("evaluation*.json*"))

@@ -118,7 +118,7 @@ def test_the_environment_of_the_example_is_trained_looked_at_and_resumed(own: Pa
     assert looking[:3] == ["fastdqn", "evaluate", "latest"]
     trusted = ("--game", "catch:Catch")
     assert " ".join(looking).count(" ".join(trusted)) == 3
-    done = fastdqn("evaluate", str(folder), "--episodes", "3", *trusted, cwd=own)
+    done = fastdqn("evaluate", str(folder), "--games", "3", *trusted, cwd=own)
     assert "3 games, 33 env steps: mean" in done.stdout, done.stderr
     done = fastdqn("watch", str(folder), "--out", "catch.gif", "--values", *trusted, cwd=own)
     assert "a game of 11 env steps, score" in done.stdout, done.stderr

@@ -6,7 +6,9 @@ import dataclasses
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
 
 from fastdqn import process
 from fastdqn.cli.folders import DEMO, RUNS, RunFolders, folders_of, leave_out
@@ -32,7 +34,7 @@ class Evaluate:
     """training: as the run was trained; nature: up to 30 no-ops, epsilon 0.05, 5 minutes a game, 30 games;
     nature-steps: the same for 125,000 env steps; machado: sticky actions 0.25, all 18 actions, 100 games; atari-100k:
     up to 30 no-ops, epsilon 0.001, noisy layers without noise, 100 games."""
-    episodes: int | None = None
+    episodes: Annotated[int | None, tyro.conf.arg(name="games")] = None
     """Games to count; by default the protocol's."""
     env_steps: int | None = None
     """Count the games that begin within so many env steps, instead."""
@@ -125,10 +127,10 @@ def _changed(options: Evaluate) -> str:
 
 
 def _check(options: Evaluate) -> None:
-    at_least(options.episodes, 1, "--episodes")
+    at_least(options.episodes, 1, "--games")
     at_least(options.env_steps, 1, "--env-steps")
     if options.episodes is not None and options.env_steps is not None:
-        raise UserError("--episodes and --env-steps contradict each other; give one of them.")
+        raise UserError("--games and --env-steps contradict each other; give one of them.")
     at_least(options.seed, 0, "--seed")
     at_least(options.num_envs, 1, "--num-envs")
     between(options.epsilon, 0.0, 1.0, "--epsilon")

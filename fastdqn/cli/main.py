@@ -39,6 +39,9 @@ from fastdqn.cli.watch import Watch, watch
 from fastdqn.errors import RunError, UserError, shortage_of, told
 from fastdqn.terminal import complain, say, unwritten
 
+_BEFORE = {"evaluate": {"--episodes": "--games"}, "plot": {"--games": "--mean-of"}}
+"""By command, what options were called in 0.1.0, which they still answer to, and what they are called now."""
+
 
 def main() -> int:
     """Run the command line; return the exit code."""
@@ -57,6 +60,7 @@ def _done() -> int:
         if words == ["--version"]:
             say(version())
             return 0
+        words = _of_now(words)
         fixed: list[str] = []
         if words[:1] == ["sweep"]:
             words, fixed = split(words)
@@ -79,6 +83,13 @@ def _done() -> int:
         complain(f"error: {why[0].upper()}{why[1:]}.")
         return 1
     return code
+
+
+def _of_now(words: list[str]) -> list[str]:
+    """Return `words` with options by their names of now."""
+    names = _BEFORE.get(words[0], {}) if words else {}
+    parts = (word.partition("=") for word in words)
+    return [names.get(name, name) + equals + value for name, equals, value in parts]
 
 
 def version() -> str:

@@ -33,7 +33,7 @@ class Plot:
     """Draw scores over minutes or over env steps; by default over both for one game, over env steps for several."""
     each: bool = False
     """A curve for each run, also where only the seeds differ."""
-    games: int = 100
+    mean_of: int = 100
     """Games whose mean score is drawn; fewer show a short run's end sooner."""
     runs_dir: Path = RUNS
     """Where "latest" looks."""
@@ -46,13 +46,13 @@ def plot(options: Plot) -> int:
     """Draw the picture; return the exit code."""
     if options.what == "sessions":
         return _sessions(options)
-    at_least(options.games, 1, "--games")
+    at_least(options.mean_of, 1, "--mean-of")
     if options.out.suffix.lower() not in ENDINGS:
         raise UserError(f"The picture {options.out} must end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}.")
     if options.what == "speed" and options.over == "env-steps":
         raise UserError("Speeds are drawn over minutes; leave out --over.")
-    if options.what == "speed" and options.games != Plot.games:
-        raise UserError("Speeds are not of games; leave out --games.")
+    if options.what == "speed" and options.mean_of != Plot.mean_of:
+        raise UserError("Speeds are not of games; leave out --mean-of.")
     if options.game is not None:
         raise UserError("--game is of --what sessions alone: here nothing is played; leave it out.")
     runs = runs_of(options.runs, options.runs_dir, games=options.what == "score")
@@ -71,7 +71,7 @@ def plot(options: Plot) -> int:
                 leave_out(f"{run.folder} {kind.left_out[run.folder]}.")
     if options.what == "score":
         axes: dict[str | None, Axis] = {"minutes": "elapsed", "env-steps": "env_steps"}
-        draw_curves(groups, options.out, options.games, axes.get(options.over))
+        draw_curves(groups, options.out, options.mean_of, axes.get(options.over))
     else:
         draw_speeds(groups, options.out)
     say(f"written: {options.out}")

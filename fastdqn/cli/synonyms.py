@@ -140,7 +140,7 @@ _TABLE = (
 )
 _OF_COMMANDS = (
     Synonym("--device", "cuda gpu use-cuda use-gpu enable-cuda", "as in --device cuda"),
-    Synonym("--episodes", "games num-games n-games num-episodes n-episodes n-eval-episodes"),
+    Synonym("--games", "num-games n-games num-episodes n-episodes n-eval-episodes", "", "--protocol"),
     Synonym("--address", "engine-address"),
 )
 

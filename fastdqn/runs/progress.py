@@ -19,7 +19,7 @@ from fastdqn.runs.counters import Counters
 from fastdqn.runs.limits import StopTest
 from fastdqn.runs.stopwatch import percentages
 
-FIRST = ("env steps", "mean-100", "left", "env steps/s", "elapsed", "episodes")
+FIRST = ("env steps", "mean-100", "left", "env steps/s", "elapsed", "games")
 """What a narrow terminal shows as long as it has room for it, the most important first."""
 _GAP = 2  # columns between two cells
 _BAR = (10, 28)  # columns, at least and at most
@@ -98,7 +98,7 @@ class Progress:
         return {
             "env steps": f"{counters.env_steps:,}",
             "env steps/s": "-" if self._speed is None else f"{self._speed:,.1f}",
-            "episodes": f"{self._stop_test.episodes:,}",
+            "games": f"{self._stop_test.episodes:,}",
             "mean-100": "-" if mean is None else f"{mean:.2f}",
             **{name: "-" if value is None else format(value, self._formats[name]) for name, value in shown.items()},
             "elapsed": clock(process.elapsed()),

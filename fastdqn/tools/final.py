@@ -44,7 +44,7 @@ def evaluate_final(run: Run, count: int, at_once: int) -> None:
     if "evaluation" in summary:
         if len(summary["evaluation"]["scores"]) != count:
             again = f"fastdqn evaluate {terminal.typed(run.folder)}{games.named_again(run.game)}"
-            again += f" --protocol {protocol_of(run.game)} --episodes {count}"
+            again += f" --protocol {protocol_of(run.game)} --games {count}"
             console.print(f"it was evaluated when it ended; other games are played by {again}", soft_wrap=True)
         return
     with saving(run.folder):

@@ -50,7 +50,7 @@ def test_help_is_quick_and_complete() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [("train",), ("games",), ("evaluate", "demo", "--episodes", "1", "--max-minutes", "0.02")]
+    "words", [("train",), ("games",), ("evaluate", "demo", "--games", "1", "--max-minutes", "0.02")]
 )
 def test_nobody_reads_what_is_printed(tmp_path: Path, words: tuple[str, ...]) -> None:
     """As `fastdqn train | head -1`, whose reader ends at once."""
@@ -81,7 +81,7 @@ def test_a_folder_of_the_same_name_does_not_hide_what_is_installed(tmp_path: Pat
 
 
 def test_evaluate_says_and_writes_what_it_found(runs: TrainedRuns) -> None:
-    done = fastdqn("evaluate", str(runs["09"]), "--episodes", "3", "--num-envs", "2")
+    done = fastdqn("evaluate", str(runs["09"]), "--games", "3", "--num-envs", "2")
     assert done.returncode == 0, done.stderr
     assert "3 games" in done.stdout
     assert "from random play to a person" in done.stdout
@@ -140,7 +140,7 @@ def series(runs: TrainedRuns, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_evaluate_takes_a_series(series: Path) -> None:
-    done = fastdqn_says("evaluate", str(series), "--episodes", "2", *TRUSTED)
+    done = fastdqn_says("evaluate", str(series), "--games", "2", *TRUSTED)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert [line.partition(": ")[0] for line in lines[1:3]] == [str(path.parent) for path in good_runs(series)]
@@ -170,7 +170,7 @@ def test_ctrl_c_keeps_the_evaluations_that_have_finished(series: Path, tmp_path:
         "        options = command.dataclasses.replace(options, episodes=10**6)\n"
         "    return original(agent, run, options)\n"
         "command._evaluated = evaluated\n"
-        f"sys.argv = ['fastdqn', 'evaluate', {str(series)!r}, '--episodes', '2', *{TRUSTED}]\n"
+        f"sys.argv = ['fastdqn', 'evaluate', {str(series)!r}, '--games', '2', *{TRUSTED}]\n"
         "sys.exit(main())\n"
     )
     environment = with_root()
@@ -198,7 +198,7 @@ def test_evaluate_fails_where_no_run_can_be_evaluated(series: Path) -> None:
 def test_latest_is_the_newest_in_runs_dir(series: Path, tmp_path: Path) -> None:
     newest = sorted(series.glob("*/*"))[0]
     os.utime(newest / "config.json", (2e9, 2e9))
-    done = fastdqn_says("evaluate", "latest", "--runs-dir", str(series.parent), "--episodes", "1", *TRUSTED)
+    done = fastdqn_says("evaluate", "latest", "--runs-dir", str(series.parent), "--games", "1", *TRUSTED)
     assert f"{newest}: 1 game" in done.stdout
     for command in ("compare", "plot", "watch"):
         out = ["--out", str(tmp_path / ("x.gif" if command == "watch" else "x.png"))] * (command != "compare")
@@ -245,8 +245,8 @@ def test_games_lists_them(name: str) -> None:
             ("evaluate", "RUN", "--protocol", "moon"),
             "--protocol takes one of training, nature, nature-steps, machado, atari-100k, not moon",
         ),
-        (("evaluate", "RUN", "--episodes", "0"), "--episodes must be at least 1"),
-        (("evaluate", "RUN", "--episodes", "3", "--env-steps", "3"), "contradict each other"),
+        (("evaluate", "RUN", "--games", "0"), "--games must be at least 1"),
+        (("evaluate", "RUN", "--games", "3", "--env-steps", "3"), "contradict each other"),
         (("evaluate", "RUN", "--epsilon", "2"), "--epsilon must be between 0 and 1"),
         (("evaluate", "RUN", "--seed", "-1"), "--seed must be at least 0"),
         (("evaluate", "CATCH", "--protocol", "nature", *TRUSTED), "has rules of its own"),
@@ -273,7 +273,10 @@ def test_games_lists_them(name: str) -> None:
         (("evaluate",), "at least one run"),
         (("compare",), "at least one run"),
         (("plot", "RUN", "--what", "speed", "--over", "env-steps"), "Speeds are drawn over minutes"),
-        (("plot", "RUN", "--games", "0"), "--games must be at least 1"),
+        (("plot", "RUN", "--mean-of", "0"), "--mean-of must be at least 1"),
+        (("plot", "RUN", "--games", "0"), "--mean-of must be at least 1"),  # as in 0.1.0
+        (("evaluate", "RUN", "--episodes=0"), "--games must be at least 1"),  # as in 0.1.0
+        (("evaluate", "RUN", "--episodes", "x"), "--games takes a whole number or None, not x"),
         (("watch", "moon"), "moon is not the folder of a run"),
         (("compare", "EMPTY"), "is not the folder of a run"),
         (("plot", "moon"), "moon is not the folder of a run"),
@@ -335,7 +338,7 @@ def test_a_score_that_cannot_be_written_is_said(series: Path, tmp_path: Path) ->
     shutil.copytree(series, folder, ignore=shutil.ignore_patterns("evaluation-*", "broken"))
     first, second = sorted(path.parent for path in folder.glob("*/*/weights.safetensors"))
     (first / "evaluation-training.json").mkdir()
-    done = fastdqn_says("evaluate", str(folder), "--episodes", "2", *TRUSTED)
+    done = fastdqn_says("evaluate", str(folder), "--games", "2", *TRUSTED)
     assert done.returncode == 1
     assert done.stderr == f"error: Cannot write {first / 'evaluation-training.json'}: Is a directory.\n"
     said = done.stdout.splitlines()

@@ -253,7 +253,7 @@ def test_the_display_on_a_terminal_of_80_columns(tmp_path: Path) -> None:
             shown += chunk
     assert process.wait() == 0
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode())
-    for name in ("env steps", "env steps/s", "episodes", "mean-100", "epsilon", "loss", "elapsed", "left"):
+    for name in ("env steps", "env steps/s", "games", "mean-100", "epsilon", "loss", "elapsed", "left"):
         assert name in text
     assert re.search(r"0% of the limit, \d+ env steps to the first update", text)
     assert re.search(r"% of the limit, training", text)

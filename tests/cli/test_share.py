@@ -74,7 +74,7 @@ def test_by_a_folder(runs: TrainedRuns, tmp_path: Path) -> None:
     assert {name: tensor.numpy().tobytes() for name, tensor in before.items()} == {
         name: tensor.numpy().tobytes() for name, tensor in after.items()
     }
-    words = ("--episodes", "2", "--num-envs", "2", "--seed", "3")
+    words = ("--games", "2", "--num-envs", "2", "--seed", "3")
     scores = []
     for run in (runs["09"], pulled):
         assert fastdqn_says("evaluate", str(run), *words).returncode == 0
@@ -301,7 +301,7 @@ def test_the_demo(runs: TrainedRuns, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert shipped == sorted(FILES)
     done = fastdqn_says("watch", "demo", "--out", "x.gif", "--max-env-steps", "20", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    done = fastdqn_says("evaluate", "demo", "--episodes", "1", cwd=tmp_path)
+    done = fastdqn_says("evaluate", "demo", "--games", "1", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "demo-evaluation-training.json").exists()
     assert sorted(path.name for path in place.iterdir()) == shipped  # nothing is written into the package

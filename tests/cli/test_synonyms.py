@@ -134,7 +134,7 @@ def test_several_seeds_are_a_sweep(flag: str) -> None:
     [
         (("evaluate", "demo", "--gpu"), "no option --gpu; fastdqn calls it --device, as in --device cuda."),
         (("evaluate", "demo", "--cuda"), "no option --cuda; fastdqn calls it --device, as in --device cuda."),
-        (("evaluate", "demo", "--games", "5"), "no option --games; fastdqn calls it --episodes."),
+        (("evaluate", "demo", "--num-games", "5"), "no option --num-games; fastdqn calls it --games."),
         (("sweep", "41", "--into", "x", "--engine-address", "auto"), "fastdqn calls it --address. Options of the scr"),
         (("sweep", "32", "--into", "x", "--sessions", "4"), "script 32 has it. Options of the script follow --."),
         (("sweep", "12"), "fastdqn sweep needs --into; --help"),

@@ -100,7 +100,7 @@ def test_41_repeats_and_resumes_bit_for_bit(tmp_path: Path) -> None:
     assert "the games continue where they were" in resume("41_ppo_ranks", half, "--max-env-steps", "400")
     assert learnt(whole) == learnt(half)
     assert summary(whole)["samples"] == 2 * summary(whole)["env_steps"]
-    done = fastdqn_says("evaluate", str(half), "--episodes", "2")
+    done = fastdqn_says("evaluate", str(half), "--games", "2")
     assert "2 games, " in done.stdout, done.stderr
 
 
@@ -180,7 +180,7 @@ def test_players_subtract_the_same_mean_frame(tmp_path: Path) -> None:
 
 def test_what_looks_at_runs_knows_actor_critics(tmp_path: Path) -> None:
     run = train("20_a2c", tmp_path / "cart", *PIECES, "--max-env-steps", "300")
-    done = fastdqn_says("evaluate", str(run), "--episodes", "3")
+    done = fastdqn_says("evaluate", str(run), "--games", "3")
     assert "3 games, " in done.stdout, done.stderr
     done = fastdqn_says("evaluate", str(run), "--protocol", "nature")
     assert done.returncode == 2
@@ -193,7 +193,7 @@ def test_what_looks_at_runs_knows_actor_critics(tmp_path: Path) -> None:
     pong = train("20_a2c", tmp_path / "pong", *words)
     mean = arrays_of(pong)["body.mean_frame"]
     assert 50.0 < mean.mean() < 150.0  # Pong's background
-    done = fastdqn_says("evaluate", str(pong), "--episodes", "2", "--num-envs", "2")
+    done = fastdqn_says("evaluate", str(pong), "--games", "2", "--num-envs", "2")
     assert "2 games, " in done.stdout, done.stderr
     done = fastdqn_says("watch", str(pong), "--out", str(tmp_path / "pong.gif"), "--values", "--max-env-steps", "20")
     assert "a game of 20 env steps, not to its end" in done.stdout, done.stderr

@@ -94,6 +94,6 @@ def test_two_ranks_learn_to_balance_the_pole(tmp_path: Path) -> None:
 def test_two_ranks_learn_to_swing_up(tmp_path: Path) -> None:
     """SAC with the published settings."""
     run = trained("42_sac_ranks", tmp_path, "--published", "--processes", "2", "--threads", "1", timeout=3500)
-    done = fastdqn("evaluate", str(run), "--episodes", "20")
+    done = fastdqn("evaluate", str(run), "--games", "20")
     assert done.returncode == 0, done.stderr
     assert json.loads((run / "evaluation-training.json").read_text())["mean"] >= -250

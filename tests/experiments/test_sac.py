@@ -132,10 +132,8 @@ def test_one_of_ones_own_by_its_module_and_id(tmp_path: Path, monkeypatch: pytes
         assert "reaches" not in sys.modules
         run = train(SCRIPT, tmp_path / "runs", *FEW, *own, "--max-env-steps", "40")
         looked = partial(fastdqn_says, cwd=tmp_path)
-        assert looked("evaluate", str(run), "--episodes", "2").stderr.endswith(
-            "name it too: --game reaches:Reaches-v0.\n"
-        )
-        assert looked("evaluate", str(run), "--episodes", "2", *own).returncode == 0
+        assert looked("evaluate", str(run), "--games", "2").stderr.endswith("name it too: --game reaches:Reaches-v0.\n")
+        assert looked("evaluate", str(run), "--games", "2", *own).returncode == 0
         assert json.loads((run / "evaluation-training.json").read_text())["games"] == 2
         assert script_says(SCRIPT, "--resume", str(run), "--max-env-steps", "50").returncode == 2
         resume(SCRIPT, run, "--max-env-steps", "50", *own)
@@ -180,7 +178,7 @@ def test_a_solved_run_plays_fresh_games_with_the_mean_action(tmp_path: Path, mon
 
 def test_what_looks_at_runs_knows_it(tmp_path: Path) -> None:
     run = train(SCRIPT, tmp_path / "run", *FEW, "--max-env-steps", "450")
-    done = fastdqn_says("evaluate", str(run), "--episodes", "2")
+    done = fastdqn_says("evaluate", str(run), "--games", "2")
     assert "2 games, 400 env steps: mean -" in done.stdout, done.stderr
     done = fastdqn_says("evaluate", str(run), "--protocol", "nature")
     assert done.returncode == 2
@@ -253,5 +251,5 @@ def test_it_runs_on_cuda(tmp_path: Path) -> None:
     run = train(SCRIPT, tmp_path, "--cuda", *FEW, "--max-env-steps", "300")
     result = summary(run)
     assert (result["device"], result["updates"]) == ("cuda:0", 281)
-    done = fastdqn_says("evaluate", str(run), "--episodes", "2")
+    done = fastdqn_says("evaluate", str(run), "--games", "2")
     assert "2 games, " in done.stdout, done.stderr

@@ -117,7 +117,7 @@ def test_without_replays_sessions_play_on_before_they_learn(tmp_path: Path) -> N
 
 def test_evaluate_plot_and_compare_know_it(tmp_path: Path, shared: Path) -> None:
     run = shutil.copytree(shared, tmp_path / "run")
-    for words in (("evaluate", str(run), "--episodes", "2"), ("plot", str(run)), ("compare", str(run))):
+    for words in (("evaluate", str(run), "--games", "2"), ("plot", str(run)), ("compare", str(run))):
         done = fastdqn_says(*words, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
 
@@ -199,7 +199,7 @@ def test_weights_that_are_no_numbers_end_the_run(tmp_path: Path) -> None:
 def test_pendulum_is_learnt_by_two(tmp_path: Path, way: str) -> None:
     words = ("--sessions", "2", "--distributed", way, "--max-env-steps", "12000", "--stop-score", "None")
     run = train(SESSIONS, tmp_path, *words, timeout=290.0)
-    done = fastdqn_says("evaluate", str(run), "--episodes", "20")
+    done = fastdqn_says("evaluate", str(run), "--games", "20")
     assert done.returncode == 0, done.stderr
     assert json.loads((run / "evaluation-training.json").read_text())["mean"] >= -250.0
 

@@ -233,7 +233,7 @@ def test_an_exception_in_33s_thread_ends_the_run(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize("words", [THREAD, (*PPO, "--trainer-thread")], ids=["sac", "ppo"])
 def test_what_looks_at_runs_knows_33(tmp_path: Path, words: tuple[str, ...]) -> None:
     run = train(BESIDE, tmp_path / "run", *words, "--max-env-steps", "420")
-    done = fastdqn_says("evaluate", str(run), "--episodes", "2", cwd=tmp_path)
+    done = fastdqn_says("evaluate", str(run), "--games", "2", cwd=tmp_path)
     assert "2 games, " in done.stdout, done.stderr
     done = fastdqn_says("plot", str(run), "--out", str(tmp_path / "curves.png"))
     assert (tmp_path / "curves.png").exists(), done.stderr

@@ -334,7 +334,7 @@ def damage(path: Path, kind: str, rng: random.Random) -> None:
 def _looks(place: Path, run: Path, *looks: str) -> list[subprocess.CompletedProcess[str]]:
     """Look at the run from the folder `place`; return how each look ended."""
     words = {
-        "evaluate": ["evaluate", str(run), "--episodes", "1", "--num-envs", "1", "--max-minutes", "1"],
+        "evaluate": ["evaluate", str(run), "--games", "1", "--num-envs", "1", "--max-minutes", "1"],
         "watch": ["watch", str(run), "--out", "game.gif", "--max-env-steps", "5"],
         "compare": ["compare", str(run)],
         "plot": ["plot", str(run), "--out", "curves.png"],

@@ -34,7 +34,7 @@ def test_plain_lines_where_there_is_no_terminal(tmp_path: Path, capsys: pytest.C
     last = [line for line in out.splitlines() if line.startswith("env steps ")][-1]
     for part in (
         "env steps/s ",
-        "episodes 1 ",
+        "games 1 ",
         "mean-100 3.00",
         "epsilon 0.700",
         "loss 0.5 ",
@@ -135,7 +135,7 @@ def test_a_dumb_terminal_gets_plain_lines(monkeypatch: pytest.MonkeyPatch) -> No
     progress.show(0.0)
     progress.show(100.0)
     progress.stop()
-    assert terminal.shown()[0].startswith("env steps 123,456 | env steps/s 612.3 | episodes 0 | mean-100 -")
+    assert terminal.shown()[0].startswith("env steps 123,456 | env steps/s 612.3 | games 0 | mean-100 -")
 
 
 def test_a_run_of_days_says_so_once_its_speed_is_known(capsys: pytest.CaptureFixture[str]) -> None:

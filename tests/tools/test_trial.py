@@ -242,7 +242,7 @@ def test_the_command_names_runs_without_curves(tmp_path: Path) -> None:
     both = fastdqn_says("plot", str(tmp_path), "--what", "sessions")
     assert (both.returncode, both.stderr) == (0, f"left out: {why}\n")
     assert (run / "trial.png").exists()
-    for words in (("--out", "x.png"), ("--over", "minutes"), ("--each",), ("--games", "3")):
+    for words in (("--out", "x.png"), ("--over", "minutes"), ("--each",), ("--mean-of", "3")):
         done = fastdqn_says("plot", str(run), "--what", "sessions", *words)
         assert done.returncode == 2
         assert done.stderr.startswith("error: --what sessions writes into the folder of the run; ")
@@ -320,7 +320,7 @@ def test_evaluate_and_watch_take_the_best_weights(tmp_path: Path, shown: str) ->
     newest = load_agent(run, CPU, untrained=True).learner.network.state_dict()
     write_weights(run / "weights.safetensors", newest)
     words = ("--weights", "best")
-    evaluated = fastdqn_says("evaluate", str(run), "--episodes", "2", *words)
+    evaluated = fastdqn_says("evaluate", str(run), "--games", "2", *words)
     why = f"error: {run} has no best.safetensors; runs of sessions keep it, from when 100 games count.\n"
     assert (evaluated.returncode, evaluated.stderr) == (2, why)
     write_weights(run / "best.safetensors", {name: tensor + 1.0 for name, tensor in newest.items()})
@@ -339,7 +339,7 @@ def test_evaluate_and_watch_take_the_best_weights(tmp_path: Path, shown: str) ->
 
 def _scores(run: Path, *words: str) -> list[float]:
     """Return what two games score, from the file that `fastdqn evaluate` has written."""
-    done = fastdqn_says("evaluate", str(run), "--episodes", "2", *words)
+    done = fastdqn_says("evaluate", str(run), "--games", "2", *words)
     assert done.returncode == 0, done.stderr
     name = f"{'best-' if words else ''}evaluation-training.json"
     assert name in done.stdout
