@@ -158,7 +158,8 @@ def _cost(entries: Sequence[Entry]) -> list[str]:
         cells = [f"{entry.median_minutes:,.1f} min", f"{entry.hours:,.1f} h", f"{entry.core_hours:,.1f}"]
         where = [for_markdown(said) for said in ("; ".join(machines), ", ".join(commits))]
         rows.append([for_markdown(entry.label), str(len(entry.results)), *cells, *where])
-    lines = _table(["agent", "runs", "a run with its evaluation, median", "all runs", "core hours", "cores", "commit"], rows, left=1)
+    each = "a run with its evaluation, median"
+    lines = _table(["agent", "runs", each, "all runs", "core hours", "cores", "commit"], rows, left=1)
     rows = [[f"{one.label} [{one.cost_mark}]", one.cost] for one in published().values() if one.cost]
     return [*lines, *_table(["published", "a run"], rows, left=2)]
 
