@@ -22,7 +22,9 @@ def main_with(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
     return beside_sb3.main()
 
 
-@pytest.mark.parametrize("words", [("--max-env-steps", "0"), ("--seconds", "0"), ("--evaluation-games", "0")])
+@pytest.mark.parametrize(
+    "words", [("--max-env-steps", "0"), ("--only", "both", "--seconds", "0"), ("--evaluation-games", "0")]
+)
 def test_bad_input_is_one_sentence(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
 ) -> None:

@@ -221,7 +221,9 @@ def test_what_the_ceilings_cannot_be_asked_for_has_none() -> None:
         assert line["share_of_env_only"] is line["share_of_update_only"] is None
         console = Console(record=True, width=150, file=io.StringIO())
         print_table(console, [line], {}, stamp)
-        assert console.export_text().count(" - ") == 2
+        text = console.export_text()
+        assert text.count(" - ") == 2
+        assert "samples/env step" in text
 
 
 def test_all_that_play_are_counted() -> None:

@@ -147,6 +147,7 @@ def test_a_whole_report(raw: dict[str, dict[str, list[float]]], tmp_path: Path) 
     assert "| SPR [R] | 100 | 0.337 | 0.396 | 0.616 | 0.577 | 6 |" in page
     mine = intervals_of({game: runs[:3] for game, runs in normalised(raw["DrQ(eps)"]).items()})["iqm"]
     assert f"| der | 3 | {mine.value:.3f} ({mine.low:.3f}-{mine.high:.3f}) |" in page
+    assert "| agent | runs | a run with its evaluation, median | all runs |" in page
     assert "| der | 78 | 30.0 min | 39.0 h | 78.0 | 2 of a processor | abc |" in page
     alien = raw["DrQ(eps)"]["alien"][:3]
     row = next(line for line in page.splitlines() if line.startswith("| Alien |"))
