@@ -78,12 +78,18 @@ def start(
 
 
 def _say_idle(groups: Groups, words: Sequence[str]) -> None:
-    """Say which of the options that were asked for change nothing; of several ranks the first one does."""
+    """Say which of the options that were asked for change nothing, and whether one leaves no stop score; of several
+    ranks the first one does.
+    """
     if os.environ.get("RANK", "0") == "0":
         name = groups.game.name
         pictures = None if games.is_custom(name) and not games.is_own_id(name) else games.is_atari(name)
         for note in idle_notes(groups, asked(words), pictures, not games.is_atari(name)):
             console().print(note, soft_wrap=True)
+        low = groups.dqn is not None and groups.dqn.epsilon_final < STOP_EPSILON
+        if low and groups.run.stop_score is None and value_of("--epsilon-final", words) is not None:
+            said = f"no stop score: games count from an epsilon of {STOP_EPSILON:g} on"
+            console().print(f"{said}, and --epsilon-final is less", soft_wrap=True)
 
 
 def _trained(train: Callable[[Any], Run | FollowingRun | int], options: Any) -> int:

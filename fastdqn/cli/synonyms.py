@@ -97,6 +97,9 @@ _TABLE = (
     Synonym("--double", "double-q double-dqn use-double"),
     Synonym("--dueling", "duel dueling-dqn use-dueling"),
     Synonym("--network", "small", "as in --network narrow"),
+    Synonym("--profile", "where"),
+    Synonym("--freeze-share", "hold-share"),
+    Synonym("--freeze-slack", "hold-slack"),
     Synonym("--noisy", "noisy-net noisy-nets"),
     Synonym("--noisy-sigma", "noisy-std sigma sigma-init"),
     Synonym("--distributional", "c51 categorical"),
@@ -196,6 +199,9 @@ _SCRIPTS = {
 }
 ELSEWHERE = {f"--{name}": scripts for scripts, names in _SCRIPTS.items() for name in names.split()}
 """By option, the scripts that alone have it."""
+_OF_BEFORE = "gradient-threads hold-average hold-epsilon pixel-floor end-at-reward small"
+REMOVED = frozenset(f"--{name}" for name in _OF_BEFORE.split())
+"""Options that 0.1.0 had."""
 PPO = "33 with --algorithm ppo"
 _OF_PPO = (
     "protocol frame-skip frame-stack noop-max crop episodic-life clip-rewards fire-reset sticky-actions "
@@ -230,6 +236,8 @@ def answer(flag: str, flags: Collection[str]) -> str | None:
     if flag in _SEVERAL:
         how = "fastdqn calls it --seeds" if "--seeds" in flags else "fastdqn sweep runs any script with several seeds"
         return f"There is no option {flag} here; {how}."
+    if flag.replace("--no-", "--", 1) in REMOVED and not known:
+        return f"There is no option {flag} any more; it gained nothing."
     if not known:
         return None
     named = " or ".join(dict.fromkeys(synonym.ours for synonym in known))

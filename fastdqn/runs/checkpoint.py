@@ -209,10 +209,23 @@ def latest_run(runs: Path, script: str | None = None) -> Path:
     found = [path for pattern in ("*", "*/*/*", "*/*/*/*") for path in runs.glob(f"{pattern}/{FOLDER}/*.checkpoint")]
     for path in sorted(found, key=written_at, reverse=True):
         with contextlib.suppress(UserError):  # whoever resumes what cannot be read is told why
-            if script is not None and read_header(path).script != script:
+            if script is not None and _first_line(path)[0].get("script", script) != script:  # of any format
                 continue
         return path.parent.parent
     raise UserError(f"--resume latest: no run {f'of {script} ' if script else ''}in {runs} has a checkpoint.")
+
+
+def _first_line(path: Path) -> tuple[dict[str, Any], int]:
+    """Return the JSON object in the first line of a file, an empty one if there is none, and how long the line is."""
+    try:
+        with path.open("rb") as file:
+            line = file.readline(_HEADER_BYTES)
+    except OSError as error:
+        raise CheckpointError(f"The checkpoint {path} cannot be read: {error.strerror}.") from error
+    with contextlib.suppress(ValueError, RecursionError):
+        found: Any = json.loads(line)
+        return cast(dict[str, Any], found) if isinstance(found, dict) else {}, len(line)
+    return {}, len(line)
 
 
 def read_header(path: Path) -> Header:
@@ -221,15 +234,7 @@ def read_header(path: Path) -> Header:
     Raises:
         CheckpointError: it is damaged, no checkpoint at all, or of another format.
     """
-    try:
-        with path.open("rb") as file:
-            line = file.readline(_HEADER_BYTES)
-    except OSError as error:
-        raise CheckpointError(f"The checkpoint {path} cannot be read: {error.strerror}.") from error
-    said: dict[str, Any] = {}
-    with contextlib.suppress(ValueError, RecursionError):
-        found: Any = json.loads(line)
-        said = cast(dict[str, Any], found) if isinstance(found, dict) else {}
+    said, length = _first_line(path)
     if said.get("what") != _MAGIC:
         raise CheckpointError(f"{path} is not a checkpoint of fastdqn, or a damaged one{_other(path)}.")
     if said.get("format") != FORMAT:
@@ -248,7 +253,7 @@ def read_header(path: Path) -> Header:
             dict(config),
             int(said["size"]),
             int(said["crc32"]),
-            len(line),
+            length,
         )
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise CheckpointError(f"The checkpoint {path} is damaged{_other(path)}.") from error

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import glob
-import importlib.metadata
 import json
 import os
 import socket
@@ -24,6 +23,7 @@ import filelock
 import psutil
 import safetensors
 
+import fastdqn
 from fastdqn.errors import RunError, UserError
 
 FORMAT = 3
@@ -44,11 +44,9 @@ EXAMINED = ("fresh", "nature", "evaluation", "minutes", "samples_per_s")
 """What summary.json holds of games after the end."""
 
 
-def version() -> str | None:
-    """Return the version of this package, None where it is not installed."""
-    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-        return importlib.metadata.version("fastdqn")
-    return None
+def version() -> str:
+    """Return the version of this code, also where what is installed is of another one."""
+    return fastdqn.__version__
 
 
 def read_config(run: Path) -> dict[str, Any]:

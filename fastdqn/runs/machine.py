@@ -17,7 +17,7 @@ import psutil
 import torch
 
 from fastdqn import process
-from fastdqn.runs.folder import read_object
+from fastdqn.runs.folder import read_object, version
 from fastdqn.runs.neighbours import DEAR
 
 PACKAGES = ("torch", "gymnasium", "ale-py", "opencv-python-headless", "numpy", "tensorboard", "fastdqn")
@@ -33,6 +33,7 @@ def environment(device: torch.device) -> dict[str, Any]:
             packages[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             packages[name] = None
+    packages["fastdqn"] = version()  # of the code that runs, whatever is installed
     packages["torch"] = str(torch.__version__)  # names its build, +cpu or +cu130, which the package's own may not
     return {
         "python": platform.python_version(),

@@ -22,6 +22,7 @@ from fastdqn import process
 from fastdqn.cli import resuming, scripts
 from fastdqn.errors import CheckpointError, RunError, UserError
 from fastdqn.execution.devices import prepare_device
+from fastdqn.options.groups import groups_of
 from fastdqn.options.presets import changed
 from tests.helpers import forks
 from tests.helpers.scripts import ROOT, TOY_CATCH, loaded, parse, script_says
@@ -38,6 +39,17 @@ def test_options_beat_the_preset_wherever_they_stand() -> None:
 def test_the_last_game_counts() -> None:
     options = parse("01_baseline", "--game", "pong", "--game", "breakout")
     assert (options.game.name, options.dqn.replay_size, options.run.stop_score) == ("breakout", 1_000_000, 500.0)
+
+
+@pytest.mark.parametrize(("epsilon", "said"), [("0.01", True), ("0.02", False)])
+def test_an_epsilon_that_leaves_no_stop_score_is_said(
+    epsilon: str, said: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--epsilon-final", epsilon)
+    options = parse("09_cuda_graph", *words)
+    scripts._say_idle(groups_of(options), words)
+    line = "no stop score: games count from an epsilon of 0.02 on, and --epsilon-final is less\n"
+    assert (options.run.stop_score is None, capsys.readouterr().out == line) == (said, said)
 
 
 def test_a_checkpoint_whose_options_are_another_version_s_is_one_that_cannot_be_resumed(

@@ -150,6 +150,21 @@ def test_commands_have_names_of_their_own(
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("flag", "flags", "said"),
+    [
+        ("--where", ("--profile",), "; fastdqn calls it --profile."),
+        ("--hold-share", ("--freeze-share",), "; fastdqn calls it --freeze-share."),
+        ("--hold-slack", ("--freeze-slack",), "; fastdqn calls it --freeze-slack."),
+        ("--gradient-threads", ("--env-threads",), " any more; it gained nothing."),
+        ("--no-end-at-reward", ("--env-threads",), " any more; it gained nothing."),
+        ("--no-small", ("--network",), " any more; it gained nothing."),
+    ],
+)
+def test_options_of_an_older_version_are_answered(flag: str, flags: tuple[str, ...], said: str) -> None:
+    assert answer(flag, flags) == f"There is no option {flag}{said}"
+
+
 def named(flag: str) -> str:
     """Return the answer where no option is known."""
     return answer(flag, ()) or ""

@@ -19,6 +19,7 @@ from fastdqn.runs import checkpoint
 from fastdqn.runs.checkpoint import FORMAT, Checkpoints, newest, read, read_header
 from fastdqn.states import Later, Packed, unpack
 from tests.helpers.checkpoints import ABOUT, put_together, saved, taken_apart
+from tests.helpers.older import older_run
 from tests.helpers.scripts import SHORT, train
 
 
@@ -177,6 +178,14 @@ def test_the_latest_run_is_one_of_the_script_that_asks(tmp_path: Path) -> None:
     assert checkpoint.latest_run(tmp_path, "31_sac") == tmp_path / "b"
     with pytest.raises(UserError, match=r"no run of 01_baseline in .* has a checkpoint"):
         checkpoint.latest_run(tmp_path, "01_baseline")
+
+
+def test_a_newer_run_of_another_script_and_version_hides_none(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    saved(tmp_path / "a", {})
+    older = older_run(tmp_path)  # of 11
+    assert checkpoint.latest_run(tmp_path, "09_cuda_graph") == tmp_path / "a"
+    assert checkpoint.latest_run(tmp_path, "11_pong_in_seconds") == older  # whoever resumes it is told why it cannot be
 
 
 def test_the_latest_run_may_be_one_of_a_sweep(tmp_path: Path) -> None:
