@@ -9,6 +9,7 @@ After a new measurement, change the name of its data in bench/newest.py.
 import startup  # noqa: F401 - first: Ctrl-C during the imports below
 
 import dataclasses
+import math
 import re
 import statistics
 import sys
@@ -64,6 +65,14 @@ def pong(page: Page, sources: Sources) -> str:
 
 def pong_runs(page: Page, sources: Sources) -> str:
     return runs_of(page, sources.pong)
+
+
+def pong_unseen(page: Page, sources: Sources) -> str:
+    runs = [run_of(page, name) for setting in sources.pong_unseen for name in setting.runs]
+    times = [run.minutes if why_no_record(run) is None else math.inf for run in runs]
+    solved, median = sum(math.isfinite(time) for time in times), statistics.median(times)
+    said = f"{solved} of {len(runs)} solved and not refuted; {median:.1f} minutes at the median of all {len(runs)}"
+    return f"{runs_of(page, sources.pong_unseen)} {said}, where a run that is not solved takes longer than any."
 
 
 def pong_runs_gpu(page: Page, sources: Sources) -> str:
@@ -123,6 +132,7 @@ MAKERS = (
     trainer_thread,
     pong,
     pong_runs,
+    pong_unseen,
     pong_runs_gpu,
     variants,
     curves,
