@@ -209,13 +209,13 @@ def latest_run(runs: Path, script: str | None = None) -> Path:
     found = [path for pattern in ("*", "*/*/*", "*/*/*/*") for path in runs.glob(f"{pattern}/{FOLDER}/*.checkpoint")]
     for path in sorted(found, key=written_at, reverse=True):
         with contextlib.suppress(UserError):  # whoever resumes what cannot be read is told why
-            if script is not None and _first_line(path)[0].get("script", script) != script:  # of any format
+            if script is not None and _said_of_itself(path)[0].get("script", script) != script:  # of any format
                 continue
         return path.parent.parent
     raise UserError(f"--resume latest: no run {f'of {script} ' if script else ''}in {runs} has a checkpoint.")
 
 
-def _first_line(path: Path) -> tuple[dict[str, Any], int]:
+def _said_of_itself(path: Path) -> tuple[dict[str, Any], int]:
     """Return the JSON object in the first line of a file, an empty one if there is none, and how long the line is."""
     try:
         with path.open("rb") as file:
@@ -234,7 +234,7 @@ def read_header(path: Path) -> Header:
     Raises:
         CheckpointError: it is damaged, no checkpoint at all, or of another format.
     """
-    said, length = _first_line(path)
+    said, length = _said_of_itself(path)
     if said.get("what") != _MAGIC:
         raise CheckpointError(f"{path} is not a checkpoint of fastdqn, or a damaged one{_other(path)}.")
     if said.get("format") != FORMAT:
