@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +11,10 @@ import psutil
 import pytest
 import torch
 
+import fastdqn
 from fastdqn.runs import machine
+from fastdqn.runs.folder import version
+from fastdqn.runs.machine import environment
 
 
 @pytest.mark.parametrize("history", [True, False])
@@ -31,6 +35,13 @@ def test_commit_of_a_copy_is_what_the_environment_says(
         subprocess.run([*words, "commit", "-q", "--allow-empty", "-m", "c"], check=True)
         said = subprocess.run([*words, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout
         assert said.startswith(str(machine.environment(torch.device("cpu"))["commit"]))
+
+
+def test_the_version_is_that_of_the_code_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkout that was updated after it had been installed: what is installed says an older one."""
+    monkeypatch.setattr(importlib.metadata, "version", lambda _: "0.1.0")
+    packages = environment(torch.device("cpu"))["packages"]
+    assert (packages["fastdqn"], packages["numpy"], version()) == (fastdqn.__version__, "0.1.0", fastdqn.__version__)
 
 
 def test_git_is_not_sent_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
