@@ -22,10 +22,10 @@ import tyro
 from rich.text import Text
 
 from fastdqn import terminal
-from fastdqn.options.texts import said_of
 from fastdqn.options.groups import defaults_of, flag_of
 from fastdqn.options.groups import groups_of as known_groups
 from fastdqn.options.presets import agents_of
+from fastdqn.options.texts import said_of
 
 COMMON = (
     *("--game", "--agent", "--protocol", "--variant", "--cuda", "--device", "--seed"),

@@ -90,8 +90,8 @@ def test_schedules_stand_still_while_it_is_frozen(tmp_path: Path, monkeypatch: p
         assert len(set(frozen)) <= trial[0].trials  # one for each time that it was frozen
         assert len(set(learning)) > 10
     assert len([True for is_frozen, _ in seen["rate"] if is_frozen]) > 3
-    passed = summary(run)["env_steps"] - trial[0].env_steps
-    assert trial[0].env_steps > 0
+    passed = summary(run)["env_steps"] - trial[0].frozen_env_steps
+    assert trial[0].frozen_env_steps > 0
     assert seen["beta"][-1][1] == pytest.approx(0.1 + 0.9 * passed / 4000, abs=0.01)
 
 
