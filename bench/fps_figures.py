@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastdqn.errors import RunError
@@ -44,9 +45,22 @@ def steady_state(lines: list[dict[str, Any]], warmup: float, label: str) -> dict
     }
 
 
-def median_ratio(over: list[float], under: list[float]) -> float:
+def ratios(over: Sequence[float], under: Sequence[float]) -> list[float]:
+    """Return the ratios within each turn."""
+    return [a / b for a, b in zip(over, under, strict=True)]
+
+
+def median_ratio(over: Sequence[float], under: Sequence[float]) -> float:
     """Return the median of the ratios within each turn."""
-    return statistics.median(a / b for a, b in zip(over, under, strict=True))
+    return statistics.median(ratios(over, under))
+
+
+def gains_of(speeds: Mapping[str, Sequence[float]]) -> list[float]:
+    """Return how many times as fast the last form was in each turn as the better one of those before, by its median: of
+    two noisy speeds the larger of each turn would be too high.
+    """
+    *before, last = speeds.values()
+    return ratios(last, max(before, key=statistics.median))
 
 
 def share_of(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from bench.fps_figures import gains_of, ratios
 from bench.newest import Sources
 from bench.pages import Page, grid, machine, processor, software, spread
-from bench.trainer_thread import gains_of
 
 IDEAS = {  # and env steps/s of 2017 on a GTX 1080Ti
     "01_baseline": ("play 1 step, train on 32", "154"),
@@ -66,9 +66,7 @@ def timed(page: Page, name: str, timing: Timing) -> str:
 
 def turns(row: dict[str, Any], first: dict[str, Any]) -> list[float]:
     """Return how many times as fast a row was as the first one, in each turn."""
-    if row is first:
-        return [1.0]
-    return [a / b for a, b in zip(row["env_steps_per_s_all"], first["env_steps_per_s_all"], strict=True)]
+    return [1.0] if row is first else ratios(row["env_steps_per_s_all"], first["env_steps_per_s_all"])
 
 
 def ladder(page: Page, sources: Sources) -> str:
@@ -115,13 +113,9 @@ def ladder_gpu(page: Page, sources: Sources) -> str:
     heads = ["script", "options", "games at once", "batch", "samples for each env step"]
     heads += ["env steps/s", "samples/s", "updates/s", "x 01"]
     links = ", ".join(page.data(f"data {number}", f"{name}.jsonl") for number, name in enumerate(sources.ladder_gpu, 1))
-    lengths = [line["measured_seconds"] for line in trials]
-    each = (
-        f"{min(lengths):.0f} to {max(lengths):.0f} s"
-        if round(min(lengths)) < round(max(lengths))
-        else f"{lengths[0]:.0f} s"
-    )
-    note = f"Measured once each, for {each}, on {machine(stamps[0])}; {software(stamps)}; {links}."
+    lengths = sorted({round(line["measured_seconds"]) for line in trials})
+    each = " to ".join(str(length) for length in dict.fromkeys((lengths[0], lengths[-1])))
+    note = f"Measured once each, for {each} s, on {machine(stamps[0])}; {software(stamps)}; {links}."
     return grid(heads, rows, note)
 
 

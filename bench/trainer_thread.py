@@ -18,7 +18,6 @@ import json
 import statistics
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,7 +27,7 @@ from rich.console import Console
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # where bench is, if this file is run
 
-from bench.fps_figures import steady_state
+from bench.fps_figures import gains_of, steady_state
 from bench.lines import lines_in
 from bench.lists import names, numbers
 from bench.paced import WORK, amount_for
@@ -140,14 +139,6 @@ def bench(options: ThreadOptions) -> int:
                 console.print(f"{case.called}, {work}: {shown} env steps/s; a thread gives {gain:.2f} times the better")
     console.print(f"written: {path}")
     return 0
-
-
-def gains_of(speeds: Mapping[str, Sequence[float]]) -> list[float]:
-    """Return how many times as fast the thread was in each turn as the better form without, by its median: of two noisy
-    speeds the larger of each turn would be too high.
-    """
-    *without, thread = speeds.values()
-    return [t / other for t, other in zip(thread, max(without, key=statistics.median), strict=True)]
 
 
 def main() -> int:
