@@ -375,10 +375,10 @@ def schedule_of(
     """Return what sets, at an env step, all that changes with env steps: the learning rate, gamma, and priorities'
     beta.
     """
-    final = None if update is None else update.final_learning_rate
+    update = update or UpdateOptions()
+    final, over, anew = update.final_learning_rate, update.learning_rate_decay, update.learning_rate_restart
     last_gamma = None if returns is None else returns.final_gamma
     frames = frames_of(replay)
-    over = 1 if update is None else update.learning_rate_decay
     written: dict[str, float] = {}  # writing to a device costs a part of a step, even what is there already
 
     def write(name: str, value: float, to: Callable[[float], None]) -> None:
@@ -389,7 +389,8 @@ def schedule_of(
     def schedule(env_steps: int, decaying: int | None = None) -> None:
         since = env_steps if decaying is None else decaying
         if final is not None:
-            write("learning rate", linear(since, dqn.learning_rate, final, over), learner.set_learning_rate)
+            fallen = since if anew is None else since % anew
+            write("learning rate", linear(fallen, dqn.learning_rate, final, over), learner.set_learning_rate)
         if last_gamma is not None and isinstance(frames, ReturnReplay):
             write("gamma", 1.0 - geometric(since, 1.0 - dqn.gamma, 1.0 - last_gamma, over), frames.set_gamma)
         if parts is not None and isinstance(replay, PrioritizedReplay):
@@ -414,11 +415,11 @@ def _learning(
     returns: ReturnOptions | None = None,
 ) -> str:
     """Return one line that says by which hyper-parameters a script with these groups learns."""
-    final = None if update is None else update.final_learning_rate
+    moving = "" if update is None else update.moving()
     average = None if agent is None else agent.target_average
     distributional, whole = parts is not None and parts.distributional, None if returns is None else returns.describe()
     last_gamma = None if returns is None else returns.final_gamma
-    return dqn.describe(1 if pace is None else pace.steps, final, average, distributional, whole, last_gamma)
+    return dqn.describe(1 if pace is None else pace.steps, moving, average, distributional, whole, last_gamma)
 
 
 def _player_of(

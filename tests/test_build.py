@@ -22,11 +22,13 @@ from fastdqn.execution.devices import has_bf16
 from fastdqn.execution.ranks import ALONE
 from fastdqn.forms import fastest_form
 from fastdqn.networks.noisy import noisy_layers
+from fastdqn.options.dqn import UpdateOptions
 from fastdqn.options.groups import groups_of
 from fastdqn.options.run import RunOptions
 from fastdqn.replay.prioritized import PrioritizedReplay
 from fastdqn.replay.returns import ReturnReplay
 from fastdqn.seeds import seeds_of
+from fastdqn.steps import learning_rate_of
 from tests.helpers.learners import CPU, SHAPE, learner_from, learner_of, options_of, random_batch
 from tests.helpers.scripts import parse
 
@@ -156,6 +158,26 @@ def test_gamma_moves_while_the_learning_rate_does() -> None:
         parse("11_pong_in_seconds", "--gamma", "1")
 
 
+def test_the_learning_rate_begins_anew_and_gamma_does_not() -> None:
+    games: Any = SimpleNamespace(obs_shape=SHAPE, num_envs=8, num_actions=6, newest=np.zeros((8, *SHAPE[1:]), np.uint8))
+    words = ("--replay-size", "4000", "--replay-initial", "600", "--device", "cpu", "--gamma", "0.96")
+    words += ("--learning-rate", "8e-4", "--final-learning-rate", "2e-4", "--learning-rate-decay", "1000")
+    options = parse("11_pong_in_seconds", *words, "--learning-rate-restart", "1500", "--final-gamma", "0.99")
+    replay: Any = build_device_replay(seeds_of(0), options.dqn, games, CPU, options.parts, options.returns)
+    learner = learner_from(groups_of(options))
+    schedule = schedule_of(options.dqn, options.update, options.parts, learner, replay, options.returns)
+    rates, gammas = [], []
+    for decaying in (0, 500, 1000, 1499, 1500, 2000, 2500, 3000, 3500):
+        schedule(9000 + decaying, decaying)
+        rates.append(learning_rate_of(learner.group.optimizer))
+        gammas.append(replay.frames._gamma)
+    assert rates == pytest.approx([8e-4, 5e-4, 2e-4, 2e-4, 8e-4, 5e-4, 2e-4, 8e-4, 5e-4])
+    assert gammas == pytest.approx([0.96, 0.98, *[0.99] * 7])
+    assert options.update.moving() == " moving to 0.0002, anew every 1,500 env steps"
+    assert UpdateOptions(learning_rate_restart=300_000).moving() == ""
+    assert UpdateOptions(final_learning_rate=1e-4).moving() == " moving to 0.0001"
+
+
 def test_every_script_says_what_it_learns_from_and_when_it_stops() -> None:
     words = ("--replay-size", "1000", "--replay-initial", "100", "--max-env-steps", "2000")
     for script in ("01_baseline", "02_play_steps"):
@@ -193,7 +215,8 @@ def test_a_run_says_what_it_learns_from() -> None:
         "stops after 50,000,000 env steps",
     )
     assert said("11_pong_in_seconds", "--device cpu --max-minutes 9 --target-average 0.005 --refresh-delay 0.5") == (
-        "learns by agent pong-fast: Adam 0.0007 moving to 0.0001, 4 samples for each env step (batch 64 every 16), "
+        "learns by agent pong-fast: Adam 0.0007 moving to 0.0001, anew every 100,000 env steps, 4 samples for each env "
+        "step (batch 64 every 16), "
         "lambda-returns (0.9, blocks of 64 env steps a game, anew every 2,048 env steps in 4 turns, in use 1,024 "
         "later), gamma 0.98 moving to 0.99, no "
         "target network, played by an average of the weights, to which each update adds 0.005, epsilon 1 to 0.02",

@@ -48,6 +48,7 @@ _TABLE = (
         "--learning-rate-decay", "anneal-lr lr-decay decay-learning-rate", "the env steps over which it falls to 0"
     ),
     Synonym("--final-learning-rate", "learning-rate-final final-lr lr-final end-lr min-lr"),
+    Synonym("--learning-rate-restart", "warm-restarts lr-restart restart-period", "a number of env steps"),
     Synonym("--adam-epsilon", "adam-eps opt-eps optimizer-eps optimizer-epsilon"),
     Synonym(
         "--batch-size", "batch minibatch-size mini-batch-size", "for each env step: --steps multiplies it", "--steps"
@@ -172,7 +173,7 @@ _SCRIPTS = {
     "03 to 05, 21 and 22": "player-device player-timeout",
     "06 to 12, 20 to 22, 31 to 33, 41 and 42": "num-envs profile",
     "06 to 12, 20 to 22 and 41": "env-threads frame-size",
-    "09 to 12": "crowded-threads final-learning-rate random-shift random-intensity",
+    "09 to 12": "crowded-threads final-learning-rate learning-rate-restart random-shift random-intensity",
     "09 to 12 and 41": "learning-rate-decay precision",
     "09 to 12, 20 to 22 and 41": "center-frames frame-scale",
     "09, 41 and 42": "processes engine engine-address rank-timeout",

@@ -104,14 +104,15 @@ class DQNOptions:
     def describe(
         self,
         steps: int,
-        final_learning_rate: float | None,
+        moving: str,
         target_average: float | None,
         distributional: bool,
         returns: str | None = None,
         final_gamma: float | None = None,
     ) -> str:
-        """Return one line that says what is learnt from, with so many env steps for each update; `returns` are those
-        that take the place of n-step returns and a target network, and `final_gamma` is where gamma moves to.
+        """Return one line that says what is learnt from, with so many env steps for each update; `moving` is how the
+        learning rate does, `returns` are those that take the place of n-step returns and a target network, and
+        `final_gamma` is where gamma moves to.
         """
         rate = f"{ {'adam': 'Adam', 'rmsprop': 'RMSProp'}[self.optimizer] } {self.learning_rate:g}"
         pace = f" (batch {steps * self.batch_size} every {steps})" if steps > 1 else ""
@@ -123,7 +124,7 @@ class DQNOptions:
             if target_average is not None:
                 target += f", played by an average of the weights, to which each update adds {target_average:g}"
         said = [
-            rate if final_learning_rate is None else f"{rate} moving to {final_learning_rate:g}",
+            rate + moving,
             "" if self.max_norm is None else f"gradients clipped to {self.max_norm:g}",
             "clipped errors" if self.loss == "clipped" and not distributional else "",
             f"{counted(self.batch_size, 'sample')} for each env step{pace}",
@@ -170,9 +171,19 @@ class UpdateOptions:
     """Learning rate of the optimiser at the end of --learning-rate-decay. None: it stays as it is."""
     learning_rate_decay: int = 250_000
     """Env steps over which the learning rate moves to --final-learning-rate, in a straight line."""
+    learning_rate_restart: int | None = None
+    """Env steps after which --learning-rate-decay begins anew at --learning-rate, again and again (warm restarts:
+    Loshchilov & Hutter 2017, "SGDR"). None: it moves once."""
     crowded_threads: int | None = beside(None)
     """CPU threads that PyTorch trains with while other processes use this machine's cores; by default one where that
     changes no bit of what is learnt, and --threads elsewhere. A run that changes them elsewhere does not repeat."""
+
+    def moving(self) -> str:
+        """Return how the learning rate moves, to be said behind it; nothing if it stays."""
+        if self.final_learning_rate is None:
+            return ""
+        again = "" if self.learning_rate_restart is None else f", anew every {self.learning_rate_restart:,} env steps"
+        return f" moving to {self.final_learning_rate:g}{again}"
 
     def check(self) -> None:
         """Raise UserError for a value out of range."""
@@ -181,6 +192,11 @@ class UpdateOptions:
         between(self.random_intensity, 0.0, 0.49, "--random-intensity")
         above_zero(self.final_learning_rate, "--final-learning-rate")
         at_least(self.learning_rate_decay, 1, "--learning-rate-decay")
+        restart, decay = self.learning_rate_restart, self.learning_rate_decay
+        if restart is not None and restart < decay:
+            raise UserError(
+                f"--learning-rate-restart must be at least --learning-rate-decay, here {decay:,}, not {restart:,}."
+            )
         between(self.crowded_threads, 1, MOST_THREADS, "--crowded-threads")
 
 

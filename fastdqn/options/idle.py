@@ -30,10 +30,15 @@ def refuse_idle(groups: Groups, asked: Collection[str]) -> None:
     """
     update, sac = groups.update, groups.sac
     moves = groups.returns is not None and groups.whole_returns and groups.returns.final_gamma is not None
-    stays = update is not None and update.final_learning_rate is None and not moves
+    fixed = update is not None and update.final_learning_rate is None
+    stays = fixed and not moves
     if stays and "--learning-rate-decay" in asked:
         raise UserError(
             "--learning-rate-decay says how fast the learning rate moves to --final-learning-rate; give both."
+        )
+    if fixed and "--learning-rate-restart" in asked:
+        raise UserError(
+            "--learning-rate-restart says when the learning rate moves to --final-learning-rate once more; give both."
         )
     waits = groups.freeze is not None and groups.freeze.decay_share is not None
     if stays and waits and "--decay-share" in asked:

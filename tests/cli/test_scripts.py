@@ -153,6 +153,12 @@ def test_bad_values_and_contradictions_are_one_sentence(argv: str) -> None:
         ("09_cuda_graph", "--stop-score nan", "--stop-score must be a finite number"),
         ("20_a2c", "--game NoSuch-v1", "and Gymnasium knows no such id"),
         ("09_cuda_graph", "--learning-rate-decay 1000", "--final-learning-rate; give both"),
+        ("09_cuda_graph", "--learning-rate-restart 300000", "--final-learning-rate once more; give both"),
+        (
+            "11_pong_in_seconds",
+            "--final-learning-rate None --learning-rate-restart 300000",
+            "--final-learning-rate once more; give both",
+        ),
         ("11_pong_in_seconds", "--game breakout --decay-share 0.5", "--final-learning-rate; give both"),
         ("31_sac", "--temperature 0.1 --target-entropy -2", "are of a temperature that is learnt"),
         ("31_sac", "--temperature 0.1 --initial-temperature 2", "are of a temperature that is learnt"),

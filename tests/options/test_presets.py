@@ -73,7 +73,7 @@ def test_the_record_has_settings_of_its_own(monkeypatch: pytest.MonkeyPatch) -> 
         trials = dataclasses.replace(options.freeze, decay_share=None)  # how long a slow run waits was not tried there
         assert (cuda.dqn.learning_rate, cuda.freeze, cuda.vector) == (7e-4, trials, options.vector)
         assert (cuda.update.learning_rate_decay, cuda.agent.init) == (100_000, "pytorch")
-        assert cuda.returns.final_gamma is None
+        assert cuda.returns.final_gamma is cuda.update.learning_rate_restart is None
     assert parse(FASTEST, "--cuda", "--network", "nature").agent.network == "nature"
     for preset in (options, small):
         assert preset.parts.prioritized
@@ -81,6 +81,7 @@ def test_the_record_has_settings_of_its_own(monkeypatch: pytest.MonkeyPatch) -> 
         assert preset.dqn.batch_size >= fast["batch_size"]
         assert (preset.freeze.freeze_share, preset.dqn.epsilon_final) == (0.87, 0.02)
         assert (preset.freeze.decay_share, preset.update.learning_rate_decay) == (0.75, 40_000)
+        assert preset.update.learning_rate_restart == 100_000
         assert (preset.agent.init, preset.dqn.gamma, preset.returns.final_gamma) == ("xavier", 0.98, 0.99)
     assert parse(FASTEST, "--network", "narrow", "--frame-size", "63", "--device", "cpu").vector.frame_size == 63
     assert parse(FASTEST).run.device == "auto"
