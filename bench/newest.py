@@ -16,7 +16,7 @@ class Sources(NamedTuple):
     steps: str  # of bench/fps.py --sweep
     parts: str
     pong: tuple[Setting, ...]  # all solved, and none refuted by its fresh games
-    pong_unseen: tuple[Setting, ...]  # seeds that were announced before they were run, and on which nothing was chosen
+    pong_unseen: tuple[Setting, ...]  # seeds that were announced before they were run, by older settings
     pong_gpu: tuple[Setting, ...]  # on a GPU: too few, or not all of them solved
     variants: str  # a folder with a run's folder for each of VARIANTS
     actor_critics: str  # of bench/fps.py --only "20, 21 --players 1, ..."
@@ -30,7 +30,11 @@ NEWEST = Sources(
     ladder_gpu=("20261127-223413-fps-cuda", "20261127-223622-fps-cuda"),
     steps="20261121-123913-sweep-cpu",
     parts="20261122-201750-sweep-cpu",
-    pong=(Setting("11", "pong-11-aside-zen4-seed", (0, 1, 2, 3, 4)),),
+    pong=(
+        Setting("11", "pong-11-zen5-seed", tuple(range(110, 120))),
+        Setting("11", "pong-11-zen5-seed", (0, 1, 2, 3, 4)),
+        Setting("11", "pong-11-aside-zen4-seed", (0, 1, 2, 3, 4)),
+    ),
     pong_unseen=(Setting("11", "pong-11-unseen-zen4-seed", tuple(range(100, 110))),),
     pong_gpu=(
         Setting("11", "pong-11-h200-seed", (0, 1, 2, 3, 4)),

@@ -42,7 +42,7 @@ def passed(scores: Sequence[float], level: float, games: int = 30) -> int | None
 
 
 def pong(page: Page, sources: Sources) -> str:
-    heads = ["script", "network", "machine", "minutes, median", "every seed"]
+    heads = ["script", "network", "machine", "seeds", "minutes, median", "every seed"]
     heads += ["last 100 games", "fresh games", "Nature's protocol", "date"]
     rows: list[list[str]] = []
     stamps: list[dict[str, Any]] = []
@@ -59,7 +59,8 @@ def pong(page: Page, sources: Sources) -> str:
         network = " / ".join(sorted({run.network for run in runs}))
         last = spread([run.summary["mean_100"] for run in runs], 2)
         after = [last, means(runs, "fresh"), means(runs, "nature"), " to ".join(dict.fromkeys((dates[0], dates[-1])))]
-        rows.append([f"`{setting.command}`", network, where, minutes, seeds, *after])
+        ran = f"{setting.seeds[0]} to {setting.seeds[-1]}"
+        rows.append([f"`{setting.command}`", network, where, ran, minutes, seeds, *after])
     return grid(heads, rows, f"Each time links its data ({page.link('all runs', 'docs/pong.md')}); {software(stamps)}.")
 
 
