@@ -33,6 +33,7 @@ NEWEST = Sources(
     pong=(
         Setting("11", "pong-11-zen5-seed", tuple(range(110, 120))),
         Setting("11", "pong-11-zen5-seed", (0, 1, 2, 3, 4)),
+        Setting("11 --network narrow", "pong-11-narrow-zen5-seed", (0, 1, 2, 3, 4)),
         Setting("11", "pong-11-aside-zen4-seed", (0, 1, 2, 3, 4)),
     ),
     pong_unseen=(Setting("11", "pong-11-unseen-zen4-seed", tuple(range(100, 110))),),

@@ -18,7 +18,7 @@ from fastdqn.options.groups import Groups, check
         (UpdateOptions(learning_rate_decay=0), "--learning-rate-decay must be at least 1"),
         (
             UpdateOptions(learning_rate_decay=40_000, learning_rate_restart=39_999),
-            "--learning-rate-restart must be at least --learning-rate-decay, here 40,000, not 39,999.",
+            "--learning-rate-restart must be at least --learning-rate-decay, here 40,000, or None, not 39,999.",
         ),
     ],
 )
