@@ -195,7 +195,8 @@ class UpdateOptions:
         restart, decay = self.learning_rate_restart, self.learning_rate_decay
         if restart is not None and restart < decay:
             raise UserError(
-                f"--learning-rate-restart must be at least --learning-rate-decay, here {decay:,}, or None, not {restart:,}."
+                f"--learning-rate-restart must be at least --learning-rate-decay, here {decay:,}, or None, not "
+                f"{restart:,}."
             )
         between(self.crowded_threads, 1, MOST_THREADS, "--crowded-threads")
 
