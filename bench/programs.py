@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastdqn.process import programs
+from fastdqn.process import programs, signals_held
 
 import contextlib
 import subprocess
@@ -23,8 +23,9 @@ def said_by(command: Sequence[str], name: str, limit: float | None = None) -> st
     Raises:
         RunError: it failed, or took longer.
     """
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
-    programs.append(process)  # Ctrl-C ends this process at once, and them
+    with signals_held():
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+        programs.append(process)  # Ctrl-C ends this process at once, and them
     try:
         out, err = process.communicate(timeout=limit)
     except subprocess.TimeoutExpired:
@@ -44,9 +45,12 @@ def said_by(command: Sequence[str], name: str, limit: float | None = None) -> st
 @contextlib.contextmanager
 def busy_processes(count: int) -> Generator[None]:
     """Let `count` processes compute all the time, until the block is left."""
-    processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
-    programs.extend(processes)
+    processes: list[subprocess.Popen[bytes]] = []
     try:
+        for _ in range(count):
+            with signals_held():
+                processes.append(subprocess.Popen([sys.executable, "-c", "while True: pass"]))
+                programs.append(processes[-1])
         yield
     finally:
         for process in processes:
