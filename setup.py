@@ -1,5 +1,6 @@
 """Puts the scripts of experiments/ into a wheel, as fastdqn/experiments; pyproject.toml says everything else."""
 
+import shutil
 from pathlib import Path
 
 from setuptools import setup
@@ -10,9 +11,11 @@ SCRIPTS = sorted(Path("experiments").glob("*.py"))
 
 class BuildWithScripts(build_py):
     def run(self) -> None:
-        super().run()
         if self.editable_mode:  # the checkout has them
+            super().run()
             return
+        shutil.rmtree(Path(self.build_lib, "fastdqn"), ignore_errors=True)  # what an older build has left
+        super().run()
         folder = Path(self.build_lib, "fastdqn", "experiments")
         self.mkpath(str(folder))
         for script in SCRIPTS:

@@ -34,7 +34,7 @@ from fastdqn.options.groups import defaults_of
 from fastdqn.options.parts import PartOptions
 from fastdqn.options.presets import changed, with_names
 from fastdqn.runs.folder import write_whole
-from fastdqn.tools.pictures import prepare_pictures, save_picture
+from fastdqn.tools.pictures import drawing, save_picture
 from fastdqn.tools.plot import COLORS, tidy
 from fastdqn.tools.reading import RunData, whole_lines
 
@@ -174,13 +174,13 @@ def as_dopamine(game: str, agent: str) -> dict[str, dict[str, Any]]:
     return dataclasses.asdict(with_names(asked, game, game, cast(AgentName, agent)))
 
 
+@drawing()
 def draw_picture(lines: Sequence[dict[str, Any]], out: Path) -> None:
     """Draw a panel for each game: a band for Dopamine's seeds and their mean, dots for runs.
 
     Raises:
         RunError: the picture cannot be written.
     """
-    prepare_pictures()
     from matplotlib.figure import Figure
 
     known = published()

@@ -39,7 +39,7 @@ from fastdqn import process
 from fastdqn.cli.parser import parsed
 from fastdqn.errors import RunError, UserError
 from fastdqn.runs.machine import environment
-from fastdqn.tools.pictures import prepare_pictures, save_picture
+from fastdqn.tools.pictures import drawing, save_picture
 
 BEGIN_SECONDS = 120.0  # within which 31 has its folder
 WARMUP = 2.0  # seconds after the first update that do not count in a speed
@@ -256,12 +256,13 @@ def speeds_for(side: Side, seconds: float) -> list[dict[str, Any]]:
         time.sleep(0.2)
 
 
+@drawing()
 def draw(found: Mapping[str, Mapping[str, Any]], title: str, path: Path) -> None:
     """Draw games of training, and their moving average, over env steps and over minutes."""
-    prepare_pictures()
-    from matplotlib import pyplot
+    from matplotlib.figure import Figure
 
-    figure, panels = pyplot.subplots(1, 2, figsize=(10, 4), sharey=True, layout="constrained")
+    figure: Any = Figure(figsize=(10, 4), layout="constrained")
+    panels = figure.subplots(1, 2, sharey=True)
     for axes, key, scale, label in zip(
         panels, ("env_steps", "elapsed"), (1.0, 60.0), ("env steps", "minutes"), strict=True
     ):
@@ -278,7 +279,6 @@ def draw(found: Mapping[str, Mapping[str, Any]], title: str, path: Path) -> None
     panels[0].legend(frameon=False, fontsize=9)
     figure.suptitle(title, fontsize=10)
     save_picture(figure, path, dpi=120)
-    pyplot.close(figure)
 
 
 def show(found: Mapping[str, Mapping[str, Any]], console: Console) -> None:

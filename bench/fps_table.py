@@ -11,7 +11,7 @@ from rich.table import Table
 
 from bench.pages import spread
 from fastdqn.runs.stopwatch import percentages
-from fastdqn.tools.pictures import prepare_pictures, save_picture
+from fastdqn.tools.pictures import drawing, save_picture
 
 FAMILIES = {"dqn": "DQN and its kin", "actor-critic": "actor-critics", "sac": "soft actor-critic"}
 
@@ -54,20 +54,15 @@ def _share(part: float | None, digits: int) -> str:
     return "-" if part is None else f"{100 * part:.{digits}f}%"
 
 
+@drawing()
 def draw(lines: list[dict[str, Any]], path: Path, stamp: dict[str, Any]) -> None:
     """Draw each row's median as a bar, with its range: a panel for each family, whose speeds can be compared."""
-    prepare_pictures()
-    from matplotlib import pyplot
+    from matplotlib.figure import Figure
 
     families = {family: [line for line in lines if line["family"] == family] for family in _families(lines)}
     sizes = [sum(1 + 0.5 * _label(line).count("\n") for line in rows) + 0.9 for rows in families.values()]
-    figure, panels = pyplot.subplots(
-        len(families),
-        squeeze=False,
-        figsize=(8, 0.8 + 0.38 * sum(sizes)),
-        height_ratios=sizes,
-        layout="constrained",
-    )
+    figure: Any = Figure(figsize=(8, 0.8 + 0.38 * sum(sizes)), layout="constrained")
+    panels = figure.subplots(len(families), squeeze=False, height_ratios=sizes)
     for axes, (family, rows) in zip(panels[:, 0], families.items(), strict=True):
         medians = [line["env_steps_per_s"] for line in rows]
         highest = [max(line["env_steps_per_s_all"]) for line in rows]
@@ -83,7 +78,6 @@ def draw(lines: list[dict[str, Any]], path: Path, stamp: dict[str, Any]) -> None
     panels[-1, 0].set_xlabel("env steps/s, median and range; x: the panel's first row, at equal samples per env step")
     figure.suptitle(f"{stamp['gpu'] or stamp['cpu'].split(' family')[0]}, {stamp['cores']} cores", fontsize=10)
     save_picture(figure, path, dpi=120, bbox_inches="tight")
-    pyplot.close(figure)
 
 
 def _label(line: dict[str, Any]) -> str:

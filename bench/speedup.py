@@ -43,7 +43,7 @@ from fastdqn.options.actor_critic import PPOOptions
 from fastdqn.options.ranks import published_changes
 from fastdqn.options.sac import SACOptions
 from fastdqn.runs.machine import environment
-from fastdqn.tools.pictures import prepare_pictures, save_picture
+from fastdqn.tools.pictures import drawing, save_picture
 
 PLAIN = 0
 """Stands for the run without ranks."""
@@ -204,9 +204,9 @@ def label(world: int) -> str:
     return "plain" if world == PLAIN else "1 process" if world == 1 else f"{world} processes"
 
 
+@drawing()
 def draw(name: str, trials: Sequence[Trial], threads: int, stem: Path) -> list[Path]:
     """Draw the four figures of an algorithm; return where they are."""
-    prepare_pictures()
     from matplotlib.figure import Figure
 
     algorithm, machine = ALGORITHMS[name], f"{process.cores()} cores, {threads} thread{'s' if threads > 1 else ''} each"
@@ -266,9 +266,9 @@ def lines_of_sizes(gains: Mapping[tuple[int, int], float]) -> tuple[str, dict[st
     return ("batch of each process", "units of each hidden layer")[over], lines
 
 
+@drawing()
 def draw_sizes(name: str, gains: Mapping[tuple[int, int], float], world: int, threads: int, path: Path) -> None:
     """Draw the speed-up of the most ranks over batch or network sizes."""
-    prepare_pictures()
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7.0, 4.5), layout="constrained")

@@ -28,7 +28,7 @@ from fastdqn.envs.in_flight import InFlight
 from fastdqn.envs.many import build_games, num_envs_of
 from fastdqn.envs.vector import VectorEnv, check_num_envs
 from fastdqn.errors import UserError, counted
-from fastdqn.execution.devices import describe_device, prepare_device
+from fastdqn.execution.devices import check_default_dtype, describe_device, prepare_device
 from fastdqn.execution.first_calls import first_calls
 from fastdqn.execution.graphs import Graphed
 from fastdqn.execution.halves import halves_of
@@ -239,7 +239,12 @@ def build_learner(
     returns: ReturnOptions | None = None,
     descent: Descent | None = None,
 ) -> DQNLearner:
-    """Return the learner, with its networks on `device`; one that learns whole returns needs no target network."""
+    """Return the learner, with its networks on `device`; one that learns whole returns needs no target network.
+
+    Raises:
+        UserError: PyTorch's default numbers are not float32.
+    """
+    check_default_dtype()
     bootstrap = returns is None or returns.trace_decay is None
     network = partial(build_network, seeds, obs_shape, num_actions, update, agent, parts)
     agent = agent or AgentOptions()

@@ -24,7 +24,7 @@ from fastdqn.envs.build import build_described, spaces_of
 from fastdqn.envs.many import build_centred, build_vector_env, mean_frame
 from fastdqn.envs.vector import VectorEnv, check_num_envs
 from fastdqn.execution.crew import CrewPlan, Plays
-from fastdqn.execution.devices import describe_device, prepare_device
+from fastdqn.execution.devices import check_default_dtype, describe_device, prepare_device
 from fastdqn.execution.player import PlayerWeights
 from fastdqn.execution.ranks import ALONE, Ranks
 from fastdqn.forms import fastest_form
@@ -171,7 +171,12 @@ def _center(learner: A2CLearner, mean: NDArray[np.float32] | None) -> None:
 def build_learner(
     seeds: Seeds, a2c: A2COptions, obs_shape: tuple[int, ...], num_actions: int, device: torch.device
 ) -> A2CLearner:
-    """Return the learner, with its network on `device`."""
+    """Return the learner, with its network on `device`.
+
+    Raises:
+        UserError: PyTorch's default numbers are not float32.
+    """
+    check_default_dtype()
     network = actor_critic(
         *(obs_shape, num_actions, torch_generator(seeds.network)),
         frame_scale=a2c.frame_scale,
@@ -191,7 +196,11 @@ def build_ppo(
 ) -> PPOLearner:
     """Return the learner of proximal policy optimisation, with its network on `device`; an action is one of A, or if
     not `numbered` a vector of A numbers.
+
+    Raises:
+        UserError: PyTorch's default numbers are not float32.
     """
+    check_default_dtype()
     frames = len(obs_shape) == 3
     network = actor_critic(
         *(obs_shape, num_actions, torch_generator(seeds.network)),

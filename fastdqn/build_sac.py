@@ -16,7 +16,7 @@ from fastdqn.envs.build import build_described, spaces_of
 from fastdqn.envs.many import build_games, build_vector_env
 from fastdqn.envs.vector import VectorEnv, check_num_envs
 from fastdqn.execution.crew import CrewPlan
-from fastdqn.execution.devices import describe_device, prepare_device, prepare_memory
+from fastdqn.execution.devices import check_default_dtype, describe_device, prepare_device, prepare_memory
 from fastdqn.execution.hogwild import Common, Commons, Shared, Synced
 from fastdqn.execution.player import PlayerWeights
 from fastdqn.execution.ranks import ALONE, Ranks
@@ -171,7 +171,12 @@ def build_learner(
     device: torch.device,
     descent: Descent | None = None,
 ) -> SACLearner:
-    """Return the learner, with its networks on `device`; the same seed gives the same weights."""
+    """Return the learner, with its networks on `device`; the same seed gives the same weights.
+
+    Raises:
+        UserError: PyTorch's default numbers are not float32.
+    """
+    check_default_dtype()
     generator = torch_generator(seeds.network)
     sizes = obs_size, num_actions
     actor = GaussianActor(*sizes, generator, sac.hidden, orthogonal=sac.orthogonal).to(device)

@@ -1,8 +1,9 @@
 """What has to happen before the slow imports; every script imports this module first.
 
-It notes when the process began (time to solve counts imports too). Scripts and commands call `take_over`, and other
-programs, which import this module with others, keep their own signals. It takes over SIGINT, SIGTERM and, unless the
-process was started to ignore it (nohup), SIGHUP, which a terminal sends when it is closed:
+It notes when the process began (time to solve counts imports too). Scripts and commands call `take_over`; other
+programs, which import this module with others, keep their own signals, and their runs count from their own beginnings.
+It takes over SIGINT, SIGTERM and, unless the process was started to ignore it (nohup), SIGHUP, which a terminal sends
+when it is closed:
 
 * before a run has begun, a signal ends the process at once and quietly;
 * during a run, the first signal asks the loop to stop (`stop_signal`), the second kills the child
@@ -12,7 +13,7 @@ The exit code is 128 + the signal's number: 130 after Ctrl-C. Child processes ig
 that the parent alone decides how a run ends; programs that they start do not. Those of a run ignore SIGTERM, too, those
 that an environment starts do not.
 
-Where Python has not got the packages that the imports need, the process ends with one sentence that says so.
+Where Python has not got the packages that the imports of a script need, it ends with one sentence that says so.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ CLOSE_SECONDS = 4.0
 """For what is closed at the end of a process that does not wait for its threads."""
 
 
-_running = _ran = False
+_taken = _running = _ran = False
 _received = 0
 _first = 0
 _failed = _abandoned = _first_only = False
@@ -67,9 +68,16 @@ def add_elapsed(seconds: float) -> None:
 
 
 def begin_run() -> None:
-    """Let `elapsed` begin anew where a run of this process is over already: the first one counts from its beginning."""
-    global _began, _ran
-    if _ran:
+    """Let `elapsed` begin anew, but for the first run of a script or command, which counts from its beginning.
+
+    Raises:
+        KeyboardInterrupt: a signal has stopped the run before this one, and nobody has asked since; it is forgotten.
+    """
+    global _began, _ran, _first, _received
+    if _ran and _first:
+        _first = _received = 0
+        raise KeyboardInterrupt("a signal has stopped the run before this one")
+    if _ran or not _taken:
         _began, _ran = time.monotonic(), False
 
 
@@ -242,8 +250,11 @@ def _takes(number: int) -> bool:
 
 def take_over() -> None:
     """Take over the signals of a script or command, but for those of a test's process, where pytest keeps its own; and
-    see to it that it has standard streams.
+    see to it that it has standard streams, and the packages that it is going to need.
     """
+    global _taken
+    _taken = True
+    refuse_without(NEEDED)
     if "pytest" not in sys.modules:
         _open_streams()
         install()
@@ -317,7 +328,6 @@ def refuse_without(modules: Sequence[str]) -> None:
     sys.exit(2)
 
 
-refuse_without(NEEDED)
 _began = time.monotonic() - _age()
 if hasattr(os, "register_at_fork"):  # Windows has none
     os.register_at_fork(after_in_child=_leave_signals)

@@ -32,7 +32,7 @@ def pytest_configure() -> None:
 def process_as_it_was() -> Iterator[None]:
     """Put back what a script that ran in this process has set for its thread, and its clock, which resuming moves."""
     threads, began = torch.get_num_threads(), process._began
-    process._ran = False
+    process._ran, process._taken = False, True
     yield
     process._began = began
     torch.set_flush_denormal(False)

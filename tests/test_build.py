@@ -25,6 +25,7 @@ from fastdqn.networks.noisy import noisy_layers
 from fastdqn.options.dqn import UpdateOptions
 from fastdqn.options.groups import groups_of
 from fastdqn.options.run import RunOptions
+from fastdqn.options.sac import SACOptions
 from fastdqn.replay.prioritized import PrioritizedReplay
 from fastdqn.replay.returns import ReturnReplay
 from fastdqn.seeds import seeds_of
@@ -324,3 +325,17 @@ def test_options_of_soft_actor_critic_reach_what_they_are_of() -> None:
     assert (learner._settings.target_entropy, learner._settings.target_average) == (-3.0, 0.25)
     assert learner.log_temperature.exp().item() == pytest.approx(0.5)
     assert (replay._gamma, replay._newest_in_batch) == (0.75, True)
+
+
+@pytest.mark.parametrize(
+    "build_one",
+    [lambda: learner_of("dqn"), lambda: build_sac.build_learner(seeds_of(0), SACOptions(), 3, 1, CPU)],
+    ids=["dqn", "sac"],
+)
+def test_another_default_of_pytorchs_is_one_sentence(build_one: Any) -> None:
+    torch.set_default_dtype(torch.float64)
+    try:
+        with pytest.raises(UserError, match=r"^fastdqn computes in float32, and torch.set_default_dtype says torch.f"):
+            build_one()
+    finally:
+        torch.set_default_dtype(torch.float32)

@@ -125,6 +125,17 @@ def test_a_program_that_imports_the_library_keeps_its_own_signals() -> None:
 
 
 @posix_signals
+@pytest.mark.parametrize(("folder", "script"), [("experiments", "01_baseline"), ("bench", "ceilings")])
+def test_a_script_that_is_imported_leaves_signals_alone(folder: str, script: str) -> None:
+    code = f"import importlib, signal, sys; sys.path.insert(0, {str(ROOT / folder)!r})\n"
+    code += "def own(*_): print('own')\nsignal.signal(signal.SIGTERM, own)\n"
+    code += f"importlib.import_module({script!r}); signal.raise_signal(signal.SIGTERM)"
+    words = [sys.executable, "-c", code]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, timeout=120, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "own\n", "")
+
+
+@posix_signals
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_processes_that_an_environment_starts_can_be_ended(method: str) -> None:
     """What a terminal sends leaves them alone, since it is the run that decides how it ends."""

@@ -8,6 +8,7 @@ import inspect
 import io
 import itertools
 import re
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -24,6 +25,8 @@ AnyT = TypeVar("AnyT")
 _BOX = "╭╮╰╯│─ "
 _AT_HOME = re.compile(r"(--[\w-]+=)(~(?:/.*)?)", re.DOTALL)
 _FLAG = re.compile(r"--[\w-]+")
+_SAYING = threading.Lock()
+"""Held while standard streams, which are all threads', are redirected."""
 
 
 def parsed(
@@ -65,7 +68,7 @@ def parsed(
     said = io.TextIOWrapper(io.BytesIO(), "utf-8", "backslashreplace")
     options: dict[str, Any] = {} if default is None else {"default": default}
     try:
-        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+        with _SAYING, contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
             parsed_options, unknown = tyro.cli(
                 options_type,
                 prog=program,

@@ -50,6 +50,13 @@ def prepare_device(device: str | None = None, cuda: bool = False, threads: int |
     return found
 
 
+def check_default_dtype() -> None:
+    """Raise UserError unless PyTorch's default numbers are float32, which networks and losses count on."""
+    default = torch.get_default_dtype()
+    if default != torch.float32:
+        raise UserError(f"fastdqn computes in float32, and torch.set_default_dtype says {default}; set it back first.")
+
+
 def has_gpu(device: str | None, cuda: bool) -> bool:
     """Tell whether what `prepare_device` makes of these words is a CUDA device, as far as there can be one."""
     return _name_of(device, cuda).startswith("cuda")

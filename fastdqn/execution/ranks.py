@@ -46,11 +46,20 @@ class Ranks(Exchanges):
 
     Args:
         options: how many they are. This one's number is in the environment, as torchrun has it.
+
+    Raises:
+        UserError: they are several, and nobody has started them.
     """
 
     def __init__(self, options: RanksOptions) -> None:
         self.alone = options.processes == 1
-        super().__init__(0 if self.alone else int(os.environ["RANK"]), options.processes, options.rank_timeout)
+        number = os.environ.get("RANK", "")
+        if not self.alone and not number.isdecimal():
+            raise UserError(
+                f"--processes {options.processes} needs as many processes, and RANK is not in the environment: start "
+                "the script by its command line, by fastdqn train or by torchrun."
+            )
+        super().__init__(0 if self.alone else int(number), options.processes, options.rank_timeout)
         self.first = self.rank == 0
         self.descent: Descent | None = None if self.alone else Averaged(self)
         """What becomes of gradients; None for what does so alone."""

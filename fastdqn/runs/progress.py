@@ -152,9 +152,11 @@ class Progress:
     def _erase_wrapped(self) -> None:
         """Erase the rows that a terminal made narrower has added to the lines shown last; rich erases one for each."""
         added = sum(max(0, length - 1) // self._console.width for length in self._drawn)
+        self._drawn = []
+        if not added:  # a notebook would show it as an empty output
+            return
         up = (ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2), (ControlType.CURSOR_UP, 1))
         self._console.control(Control(*up * added))
-        self._drawn = []
 
     def _display(self) -> Group:
         width = self._console.width

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -10,17 +13,25 @@ from fastdqn.errors import RunError
 from fastdqn.runs.folder import write_whole
 
 
-def prepare_pictures() -> None:
-    """Import Matplotlib with its own settings, whatever the user's say: pictures look the same everywhere, and neither
-    a backend that is not there nor LaTeX that is missing ends a run. A $ in a name is a $.
+@contextlib.contextmanager
+def drawing() -> Generator[None]:
+    """Let Matplotlib have its own settings meanwhile, whatever the user's say: pictures look the same everywhere, and
+    neither a backend that is not there nor LaTeX that is missing ends a run. A $ in a name is a $. What is drawn is a
+    `Figure`, which asks no backend; afterwards all is as it was.
     """
-    os.environ["MPLBACKEND"] = "Agg"  # which is looked at when it is imported
+    backend = None if "matplotlib" in sys.modules else os.environ.pop("MPLBACKEND", None)
     import matplotlib
+
+    if backend is not None:  # looked at when Matplotlib is imported, which a name that it does not know would end
+        os.environ["MPLBACKEND"] = backend
+        with contextlib.suppress(ValueError):
+            matplotlib.rcParams["backend"] = backend
     import matplotlib.style
 
-    matplotlib.use("Agg")
-    matplotlib.style.use("default")
-    matplotlib.rcParams["text.parse_math"] = False
+    with matplotlib.rc_context():
+        matplotlib.style.use("default")
+        matplotlib.rcParams["text.parse_math"] = False
+        yield
 
 
 def save_picture(figure: Any, out: Path, dpi: int, **how: Any) -> None:

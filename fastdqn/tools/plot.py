@@ -16,7 +16,7 @@ from fastdqn.envs import games as atari
 from fastdqn.errors import UserError
 from fastdqn.runs.limits import WINDOW_EPISODES
 from fastdqn.tools.labels import Groups, in_order, shared_agent
-from fastdqn.tools.pictures import prepare_pictures, save_picture
+from fastdqn.tools.pictures import drawing, save_picture
 from fastdqn.tools.reading import Chosen, RunData, chosen, is_number, whole_lines
 
 GRID = 400  # points of a mean curve
@@ -52,6 +52,7 @@ def style_of(number: int) -> tuple[str, Any]:
     return COLORS[color], ("-", "-.")[turn] if turn < 2 else (0, (8, 2, *(1, 2) * (turn - 2)))  # and one more dot each
 
 
+@drawing()
 def draw_curves(groups: Groups, out: Path, games: int = WINDOW_EPISODES, over: Axis | None = None) -> None:
     """Draw the mean score of the last games, a panel for each game and a colour for each label.
 
@@ -102,6 +103,7 @@ def draw_curves(groups: Groups, out: Path, games: int = WINDOW_EPISODES, over: A
     picture.finish(out, "learning curves", score, said)
 
 
+@drawing()
 def draw_speeds(groups: Groups, out: Path) -> None:
     """Draw env steps/s over time, a panel for each game, a line for each run and a colour for each label.
 
@@ -145,10 +147,8 @@ class Picture:
     """
 
     def __init__(self, groups: Groups, over: Mapping[Axis, float], means: bool = True) -> None:
-        prepare_pictures()
-        from matplotlib import pyplot
+        from matplotlib.figure import Figure
 
-        self._pyplot: Any = pyplot
         self._runs = _all(groups)
         self.chosen = {game: {name: chosen(runs) for name, runs in labels.items()} for game, labels in groups.items()}
         names = sorted({label for labels in groups.values() for label in labels}, key=in_order)
@@ -159,9 +159,8 @@ class Picture:
         columns = count if count <= 3 else 2 if count == 4 else 3
         rows = math.ceil(count / columns)
         self._height = 3.6 if rows == 1 else 2.5 * rows
-        self._figure, grid = pyplot.subplots(
-            rows, columns, figsize=(WIDTH, self._height), sharey=len(groups) == 1, squeeze=False, layout="constrained"
-        )
+        self._figure: Any = Figure(figsize=(WIDTH, self._height), layout="constrained")
+        grid = self._figure.subplots(rows, columns, sharey=len(groups) == 1, squeeze=False)
         self._columns = columns
         places: list[Any] = grid.flatten().tolist()
         self.panels = [Panel(places.pop(0), game, axis) for game in groups for axis in over]
@@ -198,10 +197,7 @@ class Picture:
         else:
             self.panels[0].axes.set_ylabel(y)
         self._legend(said)
-        try:
-            save_picture(self._figure, out, dpi=150)
-        finally:
-            self._pyplot.close(self._figure)
+        save_picture(self._figure, out, dpi=150)
 
     def _legend(self, said: Sequence[str]) -> None:
         """Draw the legend below the panels, in as many columns as its words leave room for."""

@@ -42,7 +42,7 @@ from fastdqn.runs.folder import write_json, write_whole
 from fastdqn.runs.limits import WINDOW_EPISODES
 from fastdqn.runs.run import Run
 from fastdqn.tools.evaluate import Agent, evaluate, load_agent
-from fastdqn.tools.pictures import prepare_pictures
+from fastdqn.tools.pictures import drawing
 from fastdqn.tools.plot import COLORS, WIDTH, style_of, tidy
 from fastdqn.tools.reading import RunData, moving_average, read_run
 
@@ -110,7 +110,7 @@ def report_trial(folder: Path, own_game: str | None = None) -> str:
     count = len(sessions)
     words = f"{count} session{'s' if count > 1 else ''}, {run.config['sessions']['distributed']}, seed {run.seed}"
     title = f"{title_of(run.game)}: {words}"
-    with _writing(folder):
+    with _writing(folder), drawing():
         _write(sessions_figure(sessions, title), folder / "sessions.png")
         _write(trial_figure(sessions, run.curve("env_steps"), title), folder / "trial.png")
         random = _random_score(agent, run.seed)
@@ -227,7 +227,6 @@ def trial_figure(sessions: Sequence[Games], together: tuple[Curve, Curve], title
 
 def _panels(title: str) -> tuple[Any, dict[Axis, Any]]:
     """Return an empty figure, and its panels by what they are drawn over."""
-    prepare_pictures()
     from matplotlib.figure import Figure
 
     figure: Any = Figure(layout="constrained")

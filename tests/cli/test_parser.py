@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from fastdqn.cli.parser import _at_home
-from tests.helpers.scripts import ROOT
+from tests.helpers.scripts import ROOT, parse
 
 
 @pytest.mark.parametrize("words", [("experiments/11_pong_in_seconds.py",), ("-m", "fastdqn.cli.main", "plot")])
@@ -47,3 +48,11 @@ def test_the_home_folder_that_a_shell_leaves(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("HOME", "/at/home")
     assert _at_home("--runs-dir=~/runs") == "--runs-dir=/at/home/runs"
     assert [_at_home(word) for word in ("--x=a~/b", "~/x", "--x=~y/z")] == ["--x=a~/b", "~/x", "--x=~y/z"]
+
+
+def test_two_threads_that_parse_leave_the_streams_as_they_were() -> None:
+    before = sys.stdout, sys.stderr
+    with ThreadPoolExecutor(4) as threads:
+        seeds = list(threads.map(lambda seed: parse("01_baseline", "--seed", str(seed)).run.seed, range(12)))
+    assert seeds == list(range(12))
+    assert (sys.stdout, sys.stderr) == before

@@ -56,7 +56,10 @@ def test_mistakes_end_with_2_and_one_sentence(tmp_path: Path) -> None:
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What a wheel holds."""
     pytest.importorskip("setuptools")
-    folder = tmp_path_factory.mktemp("built")
+    return built_into(tmp_path_factory.mktemp("built"))
+
+
+def built_into(folder: Path) -> Path:
     words = ("egg_info", "--egg-base", str(folder), "build_py", "--build-lib", str(folder / "lib"))
     done = subprocess.run(
         [sys.executable, "setup.py", "-q", *words], capture_output=True, text=True, cwd=ROOT, check=False
@@ -69,6 +72,13 @@ def test_a_wheel_holds_every_script_and_only_fastdqn(built: Path) -> None:
     held = sorted(path.stem for path in (built / "fastdqn" / "experiments").glob("[0-9]*.py"))
     assert held == SCRIPTS
     assert [path.name for path in built.iterdir()] == ["fastdqn"]
+
+
+def test_what_is_gone_from_the_checkout_is_gone_from_the_next_wheel(built: Path) -> None:
+    stale = [built / "fastdqn" / "experiments" / "99_gone.py", built / "fastdqn" / "gone.py"]
+    for path in stale:
+        path.write_text("")
+    assert (built_into(built.parent), [path for path in stale if path.exists()]) == (built, [])
 
 
 def test_training_without_the_repository(built: Path, tmp_path: Path) -> None:

@@ -168,6 +168,13 @@ def test_without_rank_0s_address_there_is_one_sentence(said: dict[str, str], mon
         pass
 
 
+def test_ranks_that_nobody_has_started_are_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the script's own function is called, instead of its command line."""
+    monkeypatch.delenv("RANK", raising=False)
+    with pytest.raises(UserError, match=r"^--processes 2 needs as many processes, and RANK is not in the env"):
+        Ranks(RanksOptions(2))
+
+
 @pytest.mark.parametrize("here", ["0", "a", ""])
 def test_a_number_of_processes_that_is_none_is_one_sentence(here: str, monkeypatch: pytest.MonkeyPatch) -> None:
     said = {"RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500", "LOCAL_WORLD_SIZE": here}

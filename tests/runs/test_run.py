@@ -96,9 +96,9 @@ def test_a_run_that_was_over_is_over_when_it_is_resumed(tmp_path: Path, capsys: 
         (2, "where it was resumed: nothing was played"),
     ):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(process, "_first", number)
             limit = 3 if number == 0 else 9
             with make_run(tmp_path, "03_parallel", max_env_steps=limit, resume=str(run.folder)) as again:
+                patch.setattr(process, "_first", number)
                 again.track(learner=Part())
                 assert again.ended_by(None)
         assert said in capsys.readouterr().out
@@ -382,3 +382,37 @@ def test_the_second_run_of_a_process_has_a_clock_of_its_own(tmp_path: Path, monk
     other = played(max_env_steps=1, max_minutes=5.0)
     assert summary(other.folder)["reason"] == "max-env-steps"
     assert summary(other.folder)["elapsed"] < 300
+
+
+def test_a_program_of_somebody_elses_has_no_clock_before_its_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A notebook that has been open for an hour: --max-minutes are those of the run."""
+    monkeypatch.setattr(process, "_began", process._began - 3600.0)
+    monkeypatch.setattr(process, "_taken", False)
+    with make_run(tmp_path, max_env_steps=1, max_minutes=5.0) as run:
+        run.track(learner=Part())
+        run.played(NOTHING)
+        assert run.over()
+    assert summary(run.folder)["reason"] == "max-env-steps"
+    assert summary(run.folder)["elapsed"] < 300
+
+
+def test_after_a_signal_that_stopped_a_run_the_next_one_does_not_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Say in a loop over seeds, which Ctrl-C is to end; once it has been said, a notebook goes on."""
+    monkeypatch.setattr(process, "_first", 0)  # and afterwards again
+    with make_run(tmp_path) as run:
+        run.track(learner=Part())
+        run.played(NOTHING)
+        process.stop_with(2)
+        assert run.over()
+    with pytest.raises(KeyboardInterrupt, match="has stopped the run before"):
+        make_run(tmp_path)
+    assert [path for path in tmp_path.iterdir() if path.is_dir()] == [run.folder]
+    with make_run(tmp_path, max_env_steps=1) as other:
+        other.track(learner=Part())
+        other.played(NOTHING)
+        assert other.over()
+    assert summary(other.folder)["reason"] == "max-env-steps"

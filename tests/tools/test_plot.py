@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import re
 import subprocess
 import sys
@@ -176,9 +177,24 @@ def test_a_full_disk_leaves_the_picture_that_was_there(tmp_path: Path, monkeypat
 def test_pictures_have_settings_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither a backend that Matplotlib has not any more, nor LaTeX that is missing, nor a formula in a name."""
     monkeypatch.setenv("MPLBACKEND", "Qt4Agg")
-    code = "from fastdqn.tools.pictures import prepare_pictures; prepare_pictures(); import matplotlib as m; "
-    code += "assert m.get_backend().lower() == 'agg'"
+    code = "import os, pathlib; from fastdqn.tools.pictures import drawing, save_picture\nwith drawing():\n"
+    code += "  from matplotlib.figure import Figure; figure = Figure(); figure.subplots().plot([1, 2])\n"
+    code += f"  save_picture(figure, pathlib.Path({str(tmp_path / 'drawn.png')!r}), 50)\n"
+    code += "assert os.environ['MPLBACKEND'] == 'Qt4Agg'"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+    assert (tmp_path / "drawn.png").stat().st_size > 500
     monkeypatch.setitem(matplotlib.rcParams, "text.usetex", True)
     words, _ = drawn(tmp_path, {"game": {"name": "mod:b$\\foo$"}})
     assert any("$\\foo$" in word for word in words)
+
+
+def test_a_picture_leaves_a_notebooks_own_as_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from matplotlib import pyplot
+
+    monkeypatch.setitem(matplotlib.rcParams, "lines.linewidth", 7.0)
+    before, backend, open_ones = dict(matplotlib.rcParams), matplotlib.get_backend(), pyplot.get_fignums()
+    environment = dict(os.environ)
+    draw_curves(grouped([make_run(tmp_path / "one")]), tmp_path / "picture.png")
+    assert dict(matplotlib.rcParams) == before
+    assert (matplotlib.get_backend(), pyplot.get_fignums()) == (backend, open_ones)
+    assert dict(os.environ) == environment

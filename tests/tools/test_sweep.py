@@ -521,10 +521,11 @@ def test_ray_runs_so_many_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.engines
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(3600)
 def test_faults_of_all_kinds_with_ray(tmp_path: Path) -> None:
+    """As many runs, and the same faults but for the full disk, which Ray's own files would not fit on."""
     pytest.importorskip("ray")
-    harmed(tmp_path / "sweep", ("--jobs", "4", "--engine", "ray"), games=10, seeds=6)
+    harmed(tmp_path / "sweep", ("--jobs", "4", "--engine", "ray"), games=20, seeds=10)
 
 
 def harmed(folder: Path, how: tuple[str, ...], games: int, seeds: int) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fastdqn.envs.games import title_of
-from fastdqn.tools.pictures import prepare_pictures, save_picture
+from fastdqn.tools.pictures import drawing, save_picture
 from fastdqn.tools.plot import COLORS, style_of
 from fastdqn.tools.report.metrics import NAMES, Interval, profile_band, profile_of
 from fastdqn.tools.report.page import HEADINGS, games_of, of_runs, partial, published_aggregates
@@ -32,13 +32,13 @@ _CHARACTER, _LINE = 0.075, 0.165
 """Width and height of one, in inches."""
 
 
+@drawing()
 def draw_report(report: Report, intervals: Mapping[str, Mapping[str, Interval]], out: Path) -> None:
     """Draw a report over the games that all its agents have, at least one.
 
     Raises:
         RunError: the picture cannot be written.
     """
-    prepare_pictures()
     from matplotlib.figure import Figure
 
     games = games_of(report)
