@@ -55,7 +55,7 @@ def train(options: Options) -> Run:
                 continue
             session, piece = said
             where = {"session_env_steps": piece.total_env_steps, "session_updates": piece.total_updates}
-            run.played_many(piece.env_steps, piece.episodes, sessions.at_once, session=session, **where)
+            run.played_many(piece.env_steps, piece.episodes, sessions.at_once, {"session": session, **where})
             for _ in range(piece.updates):
                 run.updated(scalars_of(piece), options.sac.batch_size)
             if piece.done:

@@ -13,7 +13,7 @@ import tyro
 from fastdqn import process
 from fastdqn.cli.folders import DEMO, RUNS, RunFolders, folders_of, leave_out
 from fastdqn.errors import RunError, UserError, counted
-from fastdqn.options.fields import above_zero, at_least, between
+from fastdqn.options.fields import MOST_THREADS, above_zero, at_least, between
 from fastdqn.terminal import complain, say
 
 if TYPE_CHECKING:
@@ -49,6 +49,8 @@ class Evaluate:
     sessions keep."""
     device: str = "cpu"
     """Where the networks are evaluated: cpu, cuda, cuda:N, mps or auto."""
+    threads: int | None = None
+    """CPU threads that PyTorch computes with, by default one for each core; beside busy processes one is soonest."""
     max_minutes: float | None = None
     """Stop the evaluation of a run after this many minutes with what has finished."""
     runs_dir: Path = RUNS
@@ -70,7 +72,7 @@ def evaluate(options: Evaluate) -> int:
     from fastdqn.execution.devices import prepare_device
     from fastdqn.tools.evaluate import load_agent
 
-    device = prepare_device(options.device)
+    device = prepare_device(options.device, threads=options.threads)
     means: dict[Path, float] = {}
     failed = False  # a run whose games took longer than there was time for, or whose score could not be written
     why: list[UserError] = []
@@ -133,6 +135,7 @@ def _check(options: Evaluate) -> None:
         raise UserError("--games and --env-steps contradict each other; give one of them.")
     at_least(options.seed, 0, "--seed")
     at_least(options.num_envs, 1, "--num-envs")
+    between(options.threads, 1, MOST_THREADS, "--threads")
     between(options.epsilon, 0.0, 1.0, "--epsilon")
     above_zero(options.max_minutes, "--max-minutes")
 
@@ -181,11 +184,11 @@ def _evaluated(agent: Agent, run: Path, options: Evaluate) -> float | None:
     best = "best-" if options.weights == "best" else ""
     file = f"{best}evaluation-{options.protocol}{'-stopped' if score.stopped else ''}.json"
     path = Path(f"demo-{file}") if run == DEMO else run / file  # nothing is written into the package
-    beside = ("runs", "runs_dir", "device", "game")
-    asked = {name: value for name, value in dataclasses.asdict(options).items() if name not in beside}
+    limits = {"games": options.episodes, "env_steps": options.env_steps, "minutes": options.max_minutes}
+    how = {"protocol": options.protocol, "num_envs": options.num_envs, "seed": options.seed, "weights": options.weights}
     try:
         epsilon = epsilon_of(agent, options.protocol, options.epsilon)
-        write_json(path, {**asked, "epsilon": epsilon, "checksum": checksum, **found})
+        write_json(path, {**how, "limits": limits, "epsilon": epsilon, "checksum": checksum, **found})
     except OSError as error:
         say(f"{run}: {_sentence(found)}")
         raise RunError(f"Cannot write {path}: {error.strerror}.") from error

@@ -50,11 +50,15 @@ class Counters:
             self.first_update_env_steps, self.first_update_samples = self.env_steps, self.samples
 
     def record(self, elapsed: float) -> float | None:
-        """Note how far the run is after `elapsed` seconds; return env steps/s since the last time, None without one."""
-        since = self.records[-1] if len(self.records) > self._kept else [elapsed, self.env_steps, self.updates]
+        """Note how far the run is after `elapsed` seconds; return env steps/s since there were new ones, None where
+        there are none.
+        """
+        own = self.records[self._kept :] or [[elapsed, self.env_steps, self.updates]]
+        newest = own[-1][1]
+        *_, since = itertools.takewhile(lambda record: record[1] == newest, reversed(own))
         self.records.append([elapsed, self.env_steps, self.updates])
         seconds = elapsed - since[0]
-        return (self.env_steps - since[1]) / seconds if seconds > 0 else None
+        return (self.env_steps - newest) / seconds if seconds > 0 and self.env_steps > newest else None
 
     @property
     def recent_speed(self) -> float | None:

@@ -153,10 +153,18 @@ class LeadingRun(Run):
         self._company.tell(OVER if over else GO_ON)
         return over
 
-    def played_many(self, env_steps: int, episodes: tuple[EpisodeEnd, ...], at_once: int, **values: float) -> None:
+    def played_many(
+        self,
+        env_steps: int,
+        episodes: tuple[EpisodeEnd, ...],
+        at_once: int,
+        of_games: Mapping[str, int] = {},
+        /,
+        **values: float,
+    ) -> None:
         """Count env steps of `at_once` games of every rank, and log those that finished in them."""
         env_steps, episodes = self._company.gathered(env_steps, episodes, at_once)
-        super().played_many(env_steps, episodes, at_once * self._company.world, **values)
+        super().played_many(env_steps, episodes, at_once * self._company.world, of_games, **values)
 
     def updated(self, metrics: Mapping[str, Tensor], samples: int) -> None:
         """Count one update on so many samples of every rank."""
@@ -279,6 +287,8 @@ class FollowingRun:
         env_steps: int,
         episodes: tuple[EpisodeEnd, ...],
         at_once: int,
+        of_games: Mapping[str, int] = {},  # noqa: ARG002
+        /,
         **values: float,  # noqa: ARG002
     ) -> None:
         """Count env steps of `at_once` games of every rank."""

@@ -6,7 +6,8 @@ import contextlib
 import json
 import math
 import os
-from collections.abc import Callable, Mapping
+import statistics
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, TextIO
 
@@ -28,14 +29,15 @@ class Records:
         folder: of the run.
         trackers: that hear every scalar, too; one that fails hears no more, and the run continues.
         say: prints a sentence.
+        begun: the env step at which the run is resumed, 0 for a new one.
     """
 
-    def __init__(self, folder: Path, trackers: list[Tracker], say: Callable[[str], None]) -> None:
+    def __init__(self, folder: Path, trackers: list[Tracker], say: Callable[[str], None], begun: int = 0) -> None:
         self._folder = folder
         self._trackers = trackers
         self._say = say
         self._lines: dict[str, TextIO] = {}
-        self._board = Board(folder)
+        self._board = Board(folder, begun)
         for name in ("episodes.jsonl", "speed.jsonl"):
             self._open(name)
 
@@ -57,8 +59,11 @@ class Records:
             "elapsed": round(process.elapsed(), 3),
         }
         self._write("episodes.jsonl", line)
-        means = {} if mean is None else {"episode/mean_100": mean}
-        self._log({"episode/score": episode.score, **means}, counters.env_steps)
+
+    def scores(self, scores: Sequence[float], mean_100: float | None, env_steps: int) -> None:
+        """Log the games that were counted at one env step as one point, their mean: TensorBoard shows one a step."""
+        means = {} if mean_100 is None else {"episode/mean_100": mean_100}
+        self._log({"episode/score": statistics.fmean(scores), **means}, env_steps)
 
     def speed(
         self,
@@ -86,7 +91,7 @@ class Records:
             "train/updates": counters.updates,
             "train/samples_per_step": counters.samples_per_step,
             "train/policy_lag": policy_lag,
-            "speed/env_steps_per_s": env_steps_per_s or None,
+            "speed/env_steps_per_s": env_steps_per_s,
             "speed/resident_bytes": counters.rss,
             "speed/neighbour_cores": counters.neighbours,
         }
@@ -190,4 +195,4 @@ class Records:
 
 def _written(values: Mapping[str, float]) -> dict[str, float | None]:
     """Return what JSON can hold: None for what is no number, or infinite."""
-    return {name: float(value) if math.isfinite(value) else None for name, value in values.items()}
+    return {name: value if math.isfinite(value) else None for name, value in values.items()}

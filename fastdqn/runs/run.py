@@ -129,7 +129,7 @@ class Run:
             if self._settled:
                 self._describe()
             built = build_trackers(trackers, options.run.project, self.folder, config)
-            self._logs = Records(self.folder, built, self._progress.say)
+            self._logs = Records(self.folder, built, self._progress.say, self.begun)
         self.weights = Weights(self.folder)
         about = {"script": self.script, "game": self.game, "config": config}
         self._checkpointing = Checkpointing(options.run, self.folder, about, self.begun, self._progress.say)
@@ -227,8 +227,16 @@ class Run:
         with self.timed("logging"):
             self.played_many(games - int(step.reset.sum()), step.episodes, games, **values)
 
-    def played_many(self, env_steps: int, episodes: tuple[EpisodeEnd, ...], at_once: int, **values: float) -> None:
-        """Count env steps of `at_once` games, and log those that finished in them."""
+    def played_many(
+        self,
+        env_steps: int,
+        episodes: tuple[EpisodeEnd, ...],
+        at_once: int,
+        of_games: Mapping[str, int] = {},
+        /,
+        **values: float,
+    ) -> None:
+        """Count env steps of `at_once` games, and log those that finished in them, of which `of_games` says more."""
         if not self._settled:
             with saving(self.folder):
                 self._settle()
@@ -238,7 +246,10 @@ class Run:
         for episode in episodes:
             began = self.stop.add(episode.score, episode.place)
             with saving(self.folder):
-                self._logs.episode(self.counters, episode, self.stop, began, values)
+                self._logs.episode(self.counters, episode, self.stop, began, {**values, **of_games})
+        if episodes:
+            with saving(self.folder):
+                self._logs.scores([one.score for one in episodes], self.stop.mean_score, self.env_steps)
         now = time.perf_counter()
         if now >= self._next_record:
             self._record(now)
@@ -253,6 +264,8 @@ class Run:
             self._first_update_here = process.elapsed()
             self._next_record = 0.0  # a record right after the first update
             self.timed.begin()
+        if self.reason is not None:  # of a thread that was still to finish it: no step after it records that
+            self._record(time.perf_counter())
 
     def report(self, scalars: Mapping[str, float], histograms: Mapping[str, Histogram] | None = None) -> None:
         """Write what is inside the learner to TensorBoard, and the scalars to reports.jsonl."""

@@ -17,9 +17,15 @@ _summaries: Any = summary_pb2
 
 
 class Board:
-    """TensorBoard events, written in place: no thread beside the loop, and a full disk is an error here and now."""
+    """TensorBoard events, written in place: no thread beside the loop, and a full disk is an error here and now.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: of the run.
+        begun: the env step at which the run is resumed, 0 for a new one: a TensorBoard that has read on forgets what
+            came after it.
+    """
+
+    def __init__(self, folder: Path, begun: int = 0) -> None:
         stem = f"events.out.tfevents.{int(time.time())}"
         earlier = len(list(folder.glob(f"{stem}.*")))  # of a run that is resumed within a second
         self.name = f"{stem}.{earlier}.fastdqn"
@@ -27,6 +33,9 @@ class Board:
         self._writer = RecordWriter(self.file)
         self._path = folder / self.name
         self._write(_events.Event(wall_time=time.time(), file_version="brain.Event:2"))
+        if begun:
+            start = _events.SessionLog(status=_events.SessionLog.START)
+            self._write(_events.Event(wall_time=time.time(), step=begun + 1, session_log=start))
         self.file.flush()
         self._empty = True
 

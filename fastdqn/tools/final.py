@@ -50,8 +50,9 @@ def evaluate_final(run: Run, count: int, at_once: int) -> None:
     with saving(run.folder):
         lock = hold(run.folder)  # another process may resume it meanwhile
     try:
+        seed = as_int(seeds_of(run.options.seed).fresh)
         with process.running():
-            score = _played(run, count, at_once, as_int(seeds_of(run.options.seed).fresh), console)
+            score = _played(run, count, at_once, seed, console)
         if score.stopped:
             words = f"{terminal.typed(run.folder)}{games.named_again(run.game)}"
             console.print(f"the evaluation was stopped; --resume {words} plays it again", soft_wrap=True)
@@ -59,7 +60,8 @@ def evaluate_final(run: Run, count: int, at_once: int) -> None:
         found = score.as_dict(games.rom_of(run.game) if games.is_atari(run.game) else "")
         trained = run.counters
         seconds = summary["elapsed"] - (trained.first_update or 0.0)
-        summary["evaluation"] = {"protocol": protocol_of(run.game), "epsilon": PROTOCOLS[PROTOCOL].epsilon, **found}
+        how = {"protocol": protocol_of(run.game), "epsilon": PROTOCOLS[PROTOCOL].epsilon, "seed": seed}
+        summary["evaluation"] = {**how, **found}
         summary["minutes"] = round(summary["elapsed"] / 60.0, 2)
         summary["samples_per_s"] = round(trained.samples / seconds, 1) if seconds > 0 else None
         with saving(run.folder):

@@ -81,12 +81,13 @@ def test_a_folder_of_the_same_name_does_not_hide_what_is_installed(tmp_path: Pat
 
 
 def test_evaluate_says_and_writes_what_it_found(runs: TrainedRuns) -> None:
-    done = fastdqn("evaluate", str(runs["09"]), "--games", "3", "--num-envs", "2")
+    done = fastdqn("evaluate", str(runs["09"]), "--games", "3", "--num-envs", "2", "--threads", "1")
     assert done.returncode == 0, done.stderr
     assert "3 games" in done.stdout
     assert "from random play to a person" in done.stdout
     said = json.loads((runs["09"] / "evaluation-training.json").read_text())
     assert (said["games"], said["protocol"], len(said["scores"])) == (3, "training", 3)
+    assert said["limits"] == {"games": 3, "env_steps": None, "minutes": None}
     nothing = fastdqn_says("evaluate", str(runs["09"]), "--protocol", "nature", "--max-minutes", "0.00001")
     assert (nothing.returncode, "no game has finished" in nothing.stdout) == (1, True)
 

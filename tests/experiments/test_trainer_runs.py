@@ -133,6 +133,7 @@ def test_with_a_thread_33_learns_stops_and_resumes(tmp_path: Path) -> None:
     assert (summary(run)["env_steps"], summary(run)["reason"]) == (300, "max-env-steps")
     made = summary(run)["updates"]
     assert 100 < made <= (300 - 19) // 2
+    assert records(run, "speed.jsonl")[-1]["updates"] == made  # those too that the thread was still to finish
     assert "resumed at env step 300" in resume(BESIDE, run, "--max-env-steps", "600")
     assert made < summary(run)["updates"] <= (600 - 19) // 2
 

@@ -42,6 +42,15 @@ def test_long_between_two_records_the_speed_is_that_since_the_last() -> None:
     assert counters.recent_speed == pytest.approx(10.0)
 
 
+def test_a_record_without_new_env_steps_has_no_speed_and_the_next_one_counts_its_time() -> None:
+    """Such as a checkpoint's, or the last one."""
+    counters, found = Counters(), []
+    for elapsed, env_steps in ((0.0, 0), (1.0, 100), (1.5, 100), (3.0, 100), (5.0, 300)):
+        counters.env_steps = env_steps
+        found.append(counters.record(elapsed))
+    assert found == [None, 100.0, None, None, 50.0]
+
+
 def test_the_median_is_of_records_with_new_env_steps() -> None:
     """Rollouts of ten seconds, recorded every second."""
     counters = Counters(updates=1)

@@ -21,6 +21,7 @@ from fastdqn import process
 from fastdqn.errors import RunError
 from fastdqn.runs.folder import version
 from fastdqn.states import Later
+from fastdqn.types import EpisodeEnd
 from tests.helpers.runs import NOTHING, game, make_run, scalars
 from tests.helpers.scripts import parse, records, summary
 
@@ -362,6 +363,23 @@ def test_minutes_of_the_processes_before_count(tmp_path: Path, monkeypatch: pyte
         again.played(NOTHING)
         assert again.over()
     assert summary(run.folder)["reason"] == "max-minutes"
+
+
+def test_games_that_are_counted_at_one_env_step_are_one_point_of_tensorboards(tmp_path: Path) -> None:
+    """Of several at one step it shows the last, which is one of the long ones."""
+    with make_run(tmp_path) as run:
+        run.track(learner=Part())
+        games = tuple(EpisodeEnd(score, 40, False, place) for place, score in enumerate((3.0, 9.0, 12.0)))
+        run.played_many(100, games, 3, {"session": 2}, epsilon=0.5)
+        run.played_many(50, games[:1], 3, {"session": 1})
+    board = EventAccumulator(str(run.folder))
+    board.Reload()
+    assert [(event.step, event.value) for event in board.Scalars("episode/score")] == [(100, 8.0), (150, 3.0)]
+    lines = records(run.folder, "episodes.jsonl")
+    assert [(line["score"], line["env_steps"], line["session"]) for line in lines] == [
+        *((3.0, 100, 2), (9.0, 100, 2), (12.0, 100, 2), (3.0, 150, 1)),
+    ]
+    assert all("session" not in line for line in records(run.folder, "speed.jsonl"))
 
 
 def test_the_second_run_of_a_process_has_a_clock_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
