@@ -68,6 +68,9 @@ def amount_for(work: str, seconds: float) -> float:
 
 
 def main() -> None:
+    if len(sys.argv) < 4:
+        print((__doc__ or "").strip(), file=sys.stdout if "--help" in sys.argv else sys.stderr)
+        raise SystemExit(0 if "--help" in sys.argv else 2)
     (work, amount), inner, script = sys.argv[1].split(":"), sys.argv[2], sys.argv[3]
 
     def make(**settings: Any) -> Paced:

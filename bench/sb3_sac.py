@@ -19,6 +19,9 @@ def say(kind: str, **values: Any) -> None:
 
 
 def main() -> int:
+    if len(sys.argv) != 2 or sys.argv[1] in ("-h", "--help"):
+        print((__doc__ or "").strip(), file=sys.stdout if len(sys.argv) == 2 else sys.stderr)
+        return 0 if len(sys.argv) == 2 else 2
     asked: dict[str, Any] = json.loads(sys.argv[1])
     import gymnasium
     import torch

@@ -51,6 +51,10 @@ def told(error: Exception) -> UserError | RunError | None:
     return None
 
 
+_REFUSED = ("CUDA error", "can't start new thread", "Resource temporarily unavailable")
+"""What a RuntimeError says where the system, or a device, has refused something."""
+
+
 def shortage_of(error: Exception) -> str | None:
     """Return what there was too little of, or what the system refused; None for an error of any other kind."""
     if isinstance(error, OSError):
@@ -58,7 +62,7 @@ def shortage_of(error: Exception) -> str | None:
     said = str(error)
     if isinstance(error, MemoryError) or "DefaultCPUAllocator" in said or "out of memory" in said:
         return NO_MEMORY
-    refused = isinstance(error, RuntimeError) and ("CUDA error" in said or "can't start new thread" in said)
+    refused = isinstance(error, RuntimeError) and any(words in said for words in _REFUSED)
     return said.splitlines()[0].rstrip(".") if refused else None
 
 

@@ -232,20 +232,20 @@ def _on_signal(number: int, _frame: FrameType | None) -> None:
 def show_cursor() -> None:
     """Show the cursor again, which a progress display hides, before the process ends at once."""
     with contextlib.suppress(OSError, ValueError):
-        if os.isatty(1) and _takes(1):
+        if os.isatty(1) and takes(1):
             os.write(1, b"\x1b[?25h")
 
 
 def tell(words: bytes) -> None:
     """Write `words` to stderr, if there is still somebody to read it: whoever stands still would keep this process."""
     with contextlib.suppress(OSError, ValueError):
-        if _takes(2):
+        if takes(2):
             os.write(2, words)
 
 
-def _takes(number: int) -> bool:
-    """Tell whether something can be written to this file without waiting."""
-    return os.name == "nt" or bool(select.select([], [number], [], 0.0)[1])
+def takes(number: int, seconds: float = 0.0) -> bool:
+    """Tell whether something can be written to this file within so many seconds."""
+    return os.name == "nt" or bool(select.select([], [number], [], seconds)[1])
 
 
 def take_over() -> None:
@@ -254,6 +254,7 @@ def take_over() -> None:
     """
     global _taken
     _taken = True
+    refuse_a_folder_that_is_gone()
     refuse_without(NEEDED)
     if "pytest" not in sys.modules:
         _open_streams()
@@ -311,7 +312,22 @@ def _age() -> float:
         return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
     import psutil
 
-    return time.time() - psutil.Process().create_time()
+    with contextlib.suppress(psutil.Error, OSError):
+        return time.time() - psutil.Process().create_time()
+    return 0.0  # where nobody says
+
+
+def refuse_a_folder_that_is_gone() -> None:
+    """End the process, with one sentence and exit code 2, where the current folder has been removed: neither paths nor
+    libraries are found from there.
+    """
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        sys.stderr.write("error: The current folder is not there any more; change to another one, or to it anew.\n")
+        sys.exit(2)
+    except OSError:  # it is there, and may not be looked at
+        return
 
 
 def refuse_without(modules: Sequence[str]) -> None:

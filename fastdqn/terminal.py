@@ -9,11 +9,14 @@ import io
 import os
 import shlex
 import sys
+import time
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any, TextIO, cast
 
 from rich.console import Console
+
+from fastdqn import process
 
 
 def console_for_tables() -> Console:
@@ -35,6 +38,11 @@ def console() -> Console:
     return made
 
 
+def moves(console: Console) -> bool:
+    """Tell whether what is shown may be shown anew: on a terminal, but not in a file, even with FORCE_COLOR."""
+    return console.is_terminal and not console.is_dumb_terminal and console.file.isatty()
+
+
 @contextlib.contextmanager
 def counting(console: Console, label: str, total: int) -> Generator[Callable[[int, object], None]]:
     """Show on a terminal how many of `total` are done; what is returned takes that number, and something else that it
@@ -43,7 +51,7 @@ def counting(console: Console, label: str, total: int) -> Generator[Callable[[in
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn  # a start need not wait for it
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    with Progress(*columns, console=console, transient=True, disable=not moves(console)) as progress:
         task = progress.add_task(label, total=total)
         yield lambda done, _: progress.update(task, completed=done)
 
@@ -70,6 +78,11 @@ def complain(sentence: str) -> None:
 
 
 _lost: list[OSError] = []
+_NO_ROOM = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
+_PIECE = 1_024
+"""Characters that are written at once: a pipe that can be written to has room for 4,096 bytes."""
+_PATIENCE, _LOOKS = 1.0, 0.25
+"""Seconds for which a reader is waited for after a signal to stop, and between two looks at whether one has come."""
 
 
 class _Unbroken(io.TextIOBase):
@@ -84,8 +97,10 @@ class _Unbroken(io.TextIOBase):
         return len(text)
 
     def flush(self) -> None:
-        with _unbroken(_stdout()):
-            _stdout().flush()
+        out = _stdout()
+        with _unbroken(out):
+            if _has_room(out):
+                out.flush()
 
     def isatty(self) -> bool:
         return _stdout().isatty()
@@ -114,14 +129,33 @@ def _nowhere() -> TextIO:
 
 def _write(text: str, stream: TextIO, flush: bool = False) -> None:
     """Write to a stream, if somebody reads it; what its encoding lacks becomes a question mark."""
+    pieces = [text[begin : begin + _PIECE] for begin in range(0, len(text), _PIECE)]
     with _unbroken(stream):
-        try:
-            stream.write(text)
-        except UnicodeEncodeError:
-            known = stream.encoding or "ascii"
-            stream.write(text.encode(known, "replace").decode(known))
-        if flush:
-            stream.flush()
+        for piece in pieces:
+            if not _has_room(stream):
+                return
+            try:
+                stream.write(piece)
+            except UnicodeEncodeError:
+                known = stream.encoding or "ascii"
+                stream.write(piece.encode(known, "replace").decode(known))
+            if flush or len(pieces) > 1:
+                stream.flush()
+
+
+def _has_room(stream: TextIO) -> bool:
+    """Wait until a piece can be written to a stream whose reader stands still, say a terminal after Ctrl-S; return
+    False if a signal to stop has come meanwhile, which is heeded between two steps of a run.
+    """
+    try:
+        number = stream.fileno()
+    except (OSError, ValueError, AttributeError):  # no file of the system's
+        return True
+    late = time.monotonic() + _PATIENCE
+    while not process.takes(number, _LOOKS):
+        if process.stop_signal() and time.monotonic() > late:
+            return False
+    return True
 
 
 @contextlib.contextmanager
@@ -130,7 +164,7 @@ def _unbroken(stream: TextIO) -> Generator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno == errno.ENOSPC and stream is _stdout():
+        if error.errno in _NO_ROOM and stream is _stdout():
             _lost.append(error)
         with contextlib.suppress(OSError, ValueError), open(os.devnull, "w") as nowhere:  # noqa: PTH123 - no path
             os.dup2(nowhere.fileno(), stream.fileno())

@@ -169,6 +169,18 @@ def test_a_hangup_beside_ctrl_c_is_no_second_signal() -> None:
     assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
 
 
+@posix_signals
+@pytest.mark.parametrize("words", [("compare", "."), ("train", "01")])
+def test_a_folder_that_is_gone_is_one_sentence(words: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    code = 'cd gone && rmdir ../gone && exec "$0" -m fastdqn "$@"'
+    command = ["sh", "-c", code, sys.executable, *words]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=env, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: The current folder is not there any more; change to another one, or to it anew.\n"
+
+
 def test_what_is_needed_are_dependencies() -> None:
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     said = ast.literal_eval(text.split("\ndependencies = ")[1].split("\n]")[0] + "]")

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import array
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from rich.table import Table
 
-from fastdqn.terminal import console, console_for_tables, typed
+from fastdqn.terminal import console, console_for_tables, moves, typed
+from tests.helpers.marks import posix_signals
 from tests.helpers.scripts import with_root
+from tests.helpers.waiting import wait_until
 
 CODE = "from fastdqn.terminal import complain, console, say; say('Größe'); console().print('é'); complain('ends')"
 
@@ -39,6 +43,83 @@ def test_what_is_printed_onto_a_full_disk_is_a_failure(words: tuple[str, ...]) -
     with os.fdopen(writer, "w") as closed:
         done = subprocess.run(command, stdout=closed, stderr=subprocess.PIPE, text=True, env=with_root())
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@posix_signals
+def test_a_file_that_may_not_grow_is_a_failure(tmp_path: Path) -> None:
+    words = ["sh", "-c", 'ulimit -f 1; exec "$0" -m fastdqn.cli.main games > list', sys.executable]
+    done = subprocess.run(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=with_root(), check=False)
+    assert (done.returncode, done.stderr) == (1, "error: Not all could be printed: File too large.\n")
+
+
+@posix_signals
+def test_a_pipe_that_does_not_wait_gets_everything_all_the_same() -> None:
+    """As a program in between may leave one behind: what it has no room for comes later."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    command = [sys.executable, "-c", "from fastdqn.terminal import say; say('ä' * 100_000); say('the end')"]
+    with subprocess.Popen(command, stdout=writer, env={**with_root(), "PYTHONIOENCODING": "utf-8"}) as child:
+        os.close(writer)
+        with os.fdopen(reader, "rb") as pipe:
+            time.sleep(1.0)
+            assert pipe.read() == ("ä" * 100_000 + "\nthe end\n").encode()
+        assert child.wait(60) == 0
+
+
+STANDS = """
+import sys
+from fastdqn import process
+process.take_over()
+from fastdqn.terminal import console, say
+with process.running():
+    shown = console()
+    while not process.stop_signal():
+        say("x" * 200)
+        shown.print("y" * 200)
+    say("and more")
+    open(sys.argv[1], "w").close()
+sys.exit(process.exit_code())
+"""
+
+
+@posix_signals
+def test_a_reader_that_stands_still_does_not_keep_a_run_from_stopping(tmp_path: Path) -> None:
+    """A pager, or a terminal after Ctrl-S: what a run leaves behind at a signal is left behind."""
+    command = [sys.executable, "-c", STANDS, str(tmp_path / "saved")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=with_root()) as child:
+        try:
+            wait_until(lambda: full(child), 60.0)
+            child.terminate()
+            code = child.wait(30)
+        finally:
+            child.kill()
+    assert (code, (tmp_path / "saved").exists()) == (143, True)
+
+
+def full(child: subprocess.Popen[bytes]) -> bool:
+    """Tell whether a child's pipe has no room for a piece more."""
+    from fcntl import ioctl
+    from termios import FIONREAD
+
+    assert child.stdout is not None
+    held = array.array("i", [0])
+    ioctl(child.stdout, FIONREAD, held)
+    return held[0] > 60_000
+
+
+def test_a_narrow_terminal_has_the_list_of_games_whole() -> None:
+    command = [sys.executable, "-m", "fastdqn.cli.main", "games", "battle"]
+    env = {**with_root(), "COLUMNS": "20", "PYTHONIOENCODING": "utf-8"}
+    done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+    row = next(line for line in done.stdout.splitlines() if "battle_zone" in line)
+    assert ("37,187.5" in row, "2,360.0" in row) == (True, True), done.stdout
+
+
+def test_what_moves_is_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """FORCE_COLOR, which many systems that test set, asks for colours in files, not for a display there."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    assert (console().is_terminal, moves(console())) == (True, False)
 
 
 def test_paths_are_shown_as_they_are_and_typed_in_quotes(capsys: pytest.CaptureFixture[str]) -> None:

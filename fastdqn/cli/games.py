@@ -11,6 +11,9 @@ import tyro
 from fastdqn.errors import UserError
 from fastdqn.terminal import console_for_tables
 
+LEAST = 68
+"""Columns that the list needs."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Games:
@@ -41,5 +44,7 @@ def games(options: Games) -> int:
         reference = REFERENCES.get(name)
         scores = ("-", "-") if reference is None else (f"{reference.human:,.1f}", f"{reference.random:,.1f}")
         table.add_row(name, gymnasium_id(name), str(actions_of(name)), *scores)
-    console_for_tables().print(table)
+    shown = console_for_tables()
+    shown.width = max(shown.width, LEAST)  # a narrower terminal breaks lines, instead of numbers
+    shown.print(table)
     return 0

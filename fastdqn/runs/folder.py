@@ -151,7 +151,8 @@ def new_folder(parent: Path, game: str, script: str) -> Path:
     try:
         parent.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
-        raise RunError(f"Cannot write to {parent}: a file has its name, or that of a folder above it.") from error
+        why = "a link that leads nowhere has its name" if parent.is_symlink() else "a file has its name"
+        raise RunError(f"Cannot write to {parent}: {why}, or that of a folder above it.") from error
     stem = f"{datetime.now():%Y%m%d-%H%M%S}-{''.join(c if c.isalnum() or c in '-_' else '_' for c in game)}-{script}"
     for attempt in range(1000):
         folder = parent / (stem if attempt == 0 else f"{stem}-{attempt}")

@@ -49,7 +49,7 @@ class Progress:
         self._speed: float | None = None
         self._metrics: Mapping[str, float] = {}
         self._console = terminal.console()
-        self._alive = self._console.is_terminal and not self._console.is_dumb_terminal
+        self._alive = terminal.moves(self._console)
         self._seconds = seconds or (1.0 if self._alive else 10.0)
         self._next = 0.0
         self._live: Live | None = None

@@ -78,11 +78,10 @@ def test_a_run_that_is_interrupted_before_it_goes_on_leaves_its_files_alone(tmp_
     if not there:
         (run / "summary.json").unlink()
     before = files(run)
-    with pytest.MonkeyPatch.context() as patch:
-        with make_run(tmp_path, stop_score=25.0, resume=str(run)) as again:
-            patch.setattr(process, "_first", 2)
-            again.track(learner=Count())
-            assert again.over()
+    with pytest.MonkeyPatch.context() as patch, make_run(tmp_path, stop_score=25.0, resume=str(run)) as again:
+        patch.setattr(process, "_first", 2)
+        again.track(learner=Count())
+        assert again.over()
     assert files(run) == before
 
 

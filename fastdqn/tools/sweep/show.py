@@ -12,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from fastdqn.terminal import console
+from fastdqn.terminal import console, moves
 from fastdqn.tools.sweep.results import minutes_of
 
 _KNOWN = 0.02
@@ -35,7 +35,7 @@ class Shown:
         self._live = Live(console=self._console, refresh_per_second=2, transient=True, auto_refresh=False)
 
     def __enter__(self) -> Shown:
-        if self._console.is_terminal:
+        if moves(self._console):
             self._live.start()
         return self
 
