@@ -13,7 +13,7 @@ import tyro
 from fastdqn import process
 from fastdqn.cli.folders import DEMO, RUNS, RunFolders, folders_of, leave_out
 from fastdqn.errors import RunError, UserError, counted
-from fastdqn.options.fields import MOST_THREADS, above_zero, at_least, between
+from fastdqn.options.fields import above_zero, at_least, between
 from fastdqn.terminal import complain, say
 
 if TYPE_CHECKING:
@@ -49,8 +49,6 @@ class Evaluate:
     sessions keep."""
     device: str = "cpu"
     """Where the networks are evaluated: cpu, cuda, cuda:N, mps or auto."""
-    threads: int | None = None
-    """CPU threads that PyTorch computes with, by default one for each core; beside busy processes one is soonest."""
     max_minutes: float | None = None
     """Stop the evaluation of a run after this many minutes with what has finished."""
     runs_dir: Path = RUNS
@@ -72,7 +70,7 @@ def evaluate(options: Evaluate) -> int:
     from fastdqn.execution.devices import prepare_device
     from fastdqn.tools.evaluate import load_agent
 
-    device = prepare_device(options.device, threads=options.threads)
+    device = prepare_device(options.device)
     means: dict[Path, float] = {}
     failed = False  # a run whose games took longer than there was time for, or whose score could not be written
     why: list[UserError] = []
@@ -135,7 +133,6 @@ def _check(options: Evaluate) -> None:
         raise UserError("--games and --env-steps contradict each other; give one of them.")
     at_least(options.seed, 0, "--seed")
     at_least(options.num_envs, 1, "--num-envs")
-    between(options.threads, 1, MOST_THREADS, "--threads")
     between(options.epsilon, 0.0, 1.0, "--epsilon")
     above_zero(options.max_minutes, "--max-minutes")
 

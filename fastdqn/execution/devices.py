@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import sys
+from collections.abc import Generator
 from pathlib import Path
 
 import numpy as np
@@ -48,6 +49,19 @@ def prepare_device(device: str | None = None, cuda: bool = False, threads: int |
         found = torch.device("cuda", found.index or 0)
         torch.cuda.set_device(found)  # streams and events that name no device are then this one's
     return found
+
+
+@contextlib.contextmanager
+def one_thread() -> Generator[None]:
+    """Let PyTorch compute in one CPU thread meanwhile: what a few games show is no sooner done by several, which wait
+    for each other wherever somebody else wants a core.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def check_default_dtype() -> None:

@@ -24,7 +24,7 @@ from fastdqn.envs.in_flight import InFlight, together
 from fastdqn.envs.vector import VectorEnv
 from fastdqn.errors import RunError
 from fastdqn.execution.child import Outbox, Request
-from fastdqn.execution.devices import flush_denormals
+from fastdqn.execution.devices import flush_denormals, one_thread
 from fastdqn.execution.processes import ChildProcess, sharing
 from fastdqn.states import NothingUnfinished
 from fastdqn.types import Came, Frame, VectorStep
@@ -235,12 +235,8 @@ class Halves(InFlight):
             wait = self._elsewhere.play(*second)  # begun first: it needs none of this process's time
         else:
             wait = partial(play_rounds, self._other, second[0], self._values, second[1])
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)
-        try:
+        with one_thread():
             played = (play_rounds(self._here, first[0], self._values, first[1]), wait())
-        finally:
-            torch.set_num_threads(threads)
         return [
             Came(np.concatenate([one.actions, other.actions]), together([one.step, other.step]))
             for one, other in zip(*played, strict=True)

@@ -29,6 +29,7 @@ from fastdqn.envs.build import Wrappers, build_env, is_numbered, spaces_of
 from fastdqn.envs.scores import human_normalised
 from fastdqn.envs.vector import check_num_envs
 from fastdqn.errors import UserError
+from fastdqn.execution.devices import one_thread
 from fastdqn.options.dqn import DQNOptions
 from fastdqn.options.fields import at_least
 from fastdqn.options.game import PRESENTATIONS, GameOptions
@@ -185,6 +186,7 @@ def load_agent(
     return Agent(options, epsilon, wrappers, learner, num_actions)
 
 
+@one_thread()
 def evaluate(
     agent: Agent,
     name: str,
@@ -242,7 +244,6 @@ def evaluate(
         )
     count = num_envs if episodes is None else min(num_envs, episodes)
     check_num_envs(count)
-    seats: Seats
     if agent.wrappers is None and not custom:
         device = next(agent.learner.network.parameters()).device
         seats = VectorSeats(game, side_of(agent.options), count, seed, threads, device)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import torch
 from rich.console import Console
 
 from fastdqn import process, terminal
@@ -77,8 +76,6 @@ def protocol_of(game: str) -> str:
 
 
 def _played(run: Run, count: int, at_once: int, seed: int, console: Console) -> Score:
-    threads = run.options.threads or process.cores()
-    torch.set_num_threads(threads)
     agent = load_agent(run.folder, run.device, None if games.is_atari(run.game) else run.game)
     with terminal.counting(console, f"{count} games with the final weights", count) as watch:
         return evaluate(
@@ -91,7 +88,7 @@ def _played(run: Run, count: int, at_once: int, seed: int, console: Console) -> 
             noise=PROTOCOLS[PROTOCOL].noise,
             stop=lambda: "interrupted" if process.stop_signal() else None,
             watch=watch,
-            threads=threads,
+            threads=run.options.threads or process.cores(),
         )
 
 

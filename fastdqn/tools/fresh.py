@@ -80,7 +80,6 @@ def play_fresh(run: FinishedRun) -> None:
             console.print(f"its fresh games were played when it was solved; {again} plays others", soft_wrap=True)
         return
     threads = run.options.threads or process.cores()
-    torch.set_num_threads(threads)
     try:
         with saving(run.folder):
             lock = hold(run.folder)  # another process may resume it meanwhile

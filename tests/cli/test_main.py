@@ -81,7 +81,7 @@ def test_a_folder_of_the_same_name_does_not_hide_what_is_installed(tmp_path: Pat
 
 
 def test_evaluate_says_and_writes_what_it_found(runs: TrainedRuns) -> None:
-    done = fastdqn("evaluate", str(runs["09"]), "--games", "3", "--num-envs", "2", "--threads", "1")
+    done = fastdqn("evaluate", str(runs["09"]), "--games", "3", "--num-envs", "2")
     assert done.returncode == 0, done.stderr
     assert "3 games" in done.stdout
     assert "from random play to a person" in done.stdout

@@ -187,6 +187,21 @@ def test_an_environment_without_a_limit_is_evaluated_with_one(tmp_path: Path, mo
     assert games == [EpisodeEnd(7.5, 30, True)] * 2
 
 
+def test_games_are_played_with_one_thread(runs: TrainedRuns, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others would wait for each other beside busy processes."""
+    agent, used = load_agent(runs["09"], CPU), set[int]()
+    best = agent.learner.act
+
+    def act(*words: Any) -> Any:
+        used.add(torch.get_num_threads())
+        return best(*words)
+
+    monkeypatch.setattr(agent.learner, "act", act)
+    torch.set_num_threads(2)
+    evaluate(agent, "training", 1, 0, env_steps=1, epsilon=0.0)
+    assert (used, torch.get_num_threads()) == ({1}, 2)
+
+
 def test_an_agent_that_acts_with_its_target_is_loaded_whole(tmp_path: Path) -> None:
     words = ("--act-with", "target", "--target-average", "0.5")
     words += ("--network", "narrow", "--frame-size", "42", "--num-envs", "4")
