@@ -194,5 +194,6 @@ class Records:
 
 
 def _written(values: Mapping[str, float]) -> dict[str, float | None]:
-    """Return what JSON can hold: None for what is no number, or infinite."""
-    return {name: value if math.isfinite(value) else None for name, value in values.items()}
+    """Return what JSON can hold: counts as they are, None for what is no number, or infinite."""
+    known = {name: value if isinstance(value, int) else float(value) for name, value in values.items()}
+    return {name: value if math.isfinite(value) else None for name, value in known.items()}
