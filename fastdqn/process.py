@@ -71,7 +71,7 @@ def begin_run() -> None:
     """Let `elapsed` begin anew, but for the first run of a script or command, which counts from its beginning.
 
     Raises:
-        KeyboardInterrupt: a signal has stopped the run before this one, and nobody has asked since; it is forgotten.
+        KeyboardInterrupt: a signal has stopped the run before this one; once this is raised, it is forgotten.
     """
     global _began, _ran, _first, _received
     if _ran and _first:

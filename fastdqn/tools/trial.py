@@ -110,9 +110,10 @@ def report_trial(folder: Path, own_game: str | None = None) -> str:
     count = len(sessions)
     words = f"{count} session{'s' if count > 1 else ''}, {run.config['sessions']['distributed']}, seed {run.seed}"
     title = f"{title_of(run.game)}: {words}"
-    with _writing(folder), drawing():
-        _write(sessions_figure(sessions, title), folder / "sessions.png")
-        _write(trial_figure(sessions, run.curve("env_steps"), title), folder / "trial.png")
+    with _writing(folder):
+        with drawing():
+            _write(sessions_figure(sessions, title), folder / "sessions.png")
+            _write(trial_figure(sessions, run.curve("env_steps"), title), folder / "trial.png")
         random = _random_score(agent, run.seed)
         found = {"sessions": count, "random": random, **measures(curves_of(sessions), random)}
         write_json(folder / "trial.json", found)
