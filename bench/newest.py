@@ -25,7 +25,7 @@ class Sources(NamedTuple):
 
 
 NEWEST = Sources(
-    ladder="20261124-032547-fps-cpu",
+    ladder="20261130-225537-fps-cpu",
     ladder_before="20261122-054313-fps-cpu",
     ladder_gpu=("20261127-223413-fps-cuda", "20261127-223622-fps-cuda"),
     steps="20261121-123913-sweep-cpu",

@@ -19,6 +19,8 @@ IDEAS = {  # and env steps/s of 2017 on a GTX 1080Ti
     "08_overlap": ("the emulators play while the update runs", ""),
     "09_cuda_graph": ("a whole update in one launch; on a CPU its fastest plain form", ""),
 }
+APART = {"09_cuda_graph --precision fp32": ("09 without bf16", "")}
+"""What of a step's gain is due to one part of it, timed in the same turns."""
 READ_FIRST = ("01_baseline", "08_overlap", "09_cuda_graph")
 SLOW = {
     "nothing": "its own",
@@ -30,10 +32,11 @@ STEPS_2017 = {"1": 154, "2": 200, "3": 212, "4": 227, "5": 228, "6": 232}
 CEILINGS = {
     "--wrappers classic": ("one game, classic wrappers", "01 to 04", "env steps/s"),
     "--wrappers opencv": ("one game, OpenCV", "05", "env steps/s"),
-    "--wrappers vector": ("eight games in C++ threads", "06 to 09", "env steps/s"),
+    "--wrappers vector --num-envs 8": ("eight games in C++ threads", "06 to 09", "env steps/s"),
     "--form plain --batch-size 32": ("plain update, batch 32", "01", "samples/s"),
     "--form plain --batch-size 128": ("plain update, batch 128", "02 to 08", "samples/s"),
     "--form fast --batch-size 128": ("fastest update, batch 128", "09", "samples/s"),
+    "--form fast --batch-size 128 --precision fp32": ("the same in float32", "09 without bf16", "samples/s"),
 }
 
 
@@ -74,12 +77,13 @@ def ladder(page: Page, sources: Sources) -> str:
     heads = ["script", "the idea", "env steps/s", "gain over 01", "of the update's speed alone"]
     heads += [f"gain on {processor(old.stamp)}", "2017, GTX 1080Ti, env steps/s"]
     rows: list[list[str]] = []
-    for script, (idea, in_2017) in IDEAS.items():
-        row, before = new.rows[script], old.rows[script]
-        cells = [page.link(script, f"experiments/{script}.py"), idea, spread(row["env_steps_per_s_all"])]
+    for label, (idea, in_2017) in (IDEAS | APART).items():
+        row, (script, _, more) = new.rows[label], label.partition(" ")
+        called = page.link(script, f"experiments/{script}.py") + f" `{more}`" * bool(more)
         gains = turns(row, new.rows["01_baseline"])
-        cells += [spread(gains, 2), f"{row['share_of_update_only']:.0%}"]
-        rows.append([*cells, f"{before['gain_over_first']:.2f}", in_2017])
+        cells = [called, idea, spread(row["env_steps_per_s_all"]), spread(gains, 2)]
+        before = f"{old.rows[label]['gain_over_first']:.2f}" if label in old.rows else ""
+        rows.append([*cells, f"{row['share_of_update_only']:.0%}", before, in_2017])
     first = f"There 01 made {spread(old.rows['01_baseline']['env_steps_per_s_all'])} env steps/s."
     note = f"{timed(page, sources.ladder, new)}\n{timed(page, sources.ladder_before, old)} {first}"
     return f"{grid(heads, rows, note)}\n\n!{page.data('env steps/s of all scripts', f'{sources.ladder}.png')}"
