@@ -25,6 +25,7 @@ from fastdqn.cli import rehearsal
 from fastdqn.cli import sweep as cli_sweep
 from fastdqn.cli.rehearsal import mistake
 from fastdqn.errors import UserError
+from fastdqn.tools.sweep.cluster import RayWorkers
 from fastdqn.tools.sweep.jobs import Job, progress_of, runs_in, words_of
 from fastdqn.tools.sweep.local import slots_of
 from fastdqn.tools.sweep.plan import LONGEST, Axes, Task, atari_26, axes_of, said_by, tasks_of
@@ -518,6 +519,27 @@ def test_ray_runs_so_many_at_once(tmp_path: Path) -> None:
     assert running.returncode == 0
     assert max(seen) == 2
     assert len(results(folder)) == 6
+
+
+@pytest.mark.engines
+def test_ray_says_how_far_runs_are(tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    task = Task("pong-0", {}, ("--seconds", "20"))
+    seen: list[dict[str, tuple[float, float]]] = []
+    with RayWorkers(None, 1, 1) as workers:
+        workers.submit(Job("fake", Path(FAKE), task, tmp_path / "pong-0"))
+        workers.submit(Job("fake", Path(FAKE), task._replace(name="pong-1"), tmp_path / "pong-1"))
+
+        def ended() -> bool:
+            seen.append(workers.running())
+            return bool(seen[-1]) and seen[-1]["pong-0"][1] >= 0.3
+
+        wait_until(ended, 120.0)
+    assert {name for going in seen for name in going} == {"pong-0"}  # the other one waits
+    made = [going["pong-0"] for going in seen if going]
+    assert made == sorted(made)
+    assert made[0][1] < 0.3
+    assert 3.0 < made[-1][0] < 120.0
 
 
 @pytest.mark.engines

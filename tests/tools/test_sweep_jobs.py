@@ -1,15 +1,21 @@
-"""What a sweep finds in the folder of a run that was stopped."""
+"""What a sweep finds in the folder of a run that was stopped, and how far it says that runs are."""
 
 from __future__ import annotations
 
 import errno
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from fastdqn.tools.sweep import jobs
+from fastdqn.tools.sweep import cluster, jobs
+from fastdqn.tools.sweep.jobs import Job
+from fastdqn.tools.sweep.local import LocalWorkers
+from fastdqn.tools.sweep.plan import Task
+from tests.helpers.scripts import ROOT
+from tests.helpers.waiting import wait_until
 
 
 def run_in(folder: Path, name: str, checkpoints: int) -> Path:
@@ -49,3 +55,34 @@ def test_a_folder_that_cannot_be_read_is_not_taken_for_an_empty_one(
         list(jobs._attempts(tmp_path))
     monkeypatch.undo()
     assert len(list((run / "checkpoints").iterdir())) == 1
+
+
+def test_workers_say_how_far_their_runs_are(tmp_path: Path) -> None:
+    task = Task("pong-0", {}, ("--seconds", "4"))
+    seen: list[dict[str, tuple[float, float]]] = []
+    with LocalWorkers([(0,)]) as workers:
+        workers.submit(Job("fake", ROOT / "tests" / "helpers" / "fake.py", task, tmp_path / "pong-0"))
+
+        def half_made() -> bool:
+            seen.append(workers.running())
+            return seen[-1].get("pong-0", (0.0, 0.0))[1] >= 0.5
+
+        wait_until(half_made, 60.0)
+    made = [going["pong-0"] for going in seen if going]
+    assert made == sorted(made)
+    assert made[0][1] < 0.5
+    assert made[-1][0] >= 2.0
+    assert workers.running() == {}
+
+
+def test_a_run_that_is_silent_is_not_shown_as_going_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    coordinator, now = cluster._Coordinator(), [100.0]
+    monkeypatch.setattr(cluster, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    assert not coordinator.tell("a", 1.0, 0.25)
+    now[0] += cluster._SILENT_SECONDS - 1.0
+    assert not coordinator.tell("b", 2.0, 0.5)
+    assert coordinator.going() == {"a": (1.0, 0.25), "b": (2.0, 0.5)}
+    now[0] += 2.0
+    assert coordinator.going() == {"b": (2.0, 0.5)}
+    coordinator.stop()
+    assert coordinator.tell("b", 3.0, 0.75)

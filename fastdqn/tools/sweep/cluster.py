@@ -20,12 +20,14 @@ from types import TracebackType
 from typing import Any
 
 from fastdqn.errors import RunError, UserError
-from fastdqn.tools.sweep.jobs import Job, Outcome, run_job
+from fastdqn.tools.sweep.jobs import Job, Outcome, progress_of, run_job
 
 STOP_SECONDS = 150
 """For which runs that are asked to stop may write their checkpoints."""
 _LOOK_SECONDS = 0.5
 _ANSWER_SECONDS = 60.0
+_SILENT_SECONDS = 10.0
+"""Without a word, after which a run is no longer shown as one that is going on."""
 
 
 class RayWorkers:
@@ -65,12 +67,15 @@ class RayWorkers:
         here = importlib.import_module("ray.util.scheduling_strategies").NodeAffinitySchedulingStrategy(
             self._ray.get_runtime_context().get_node_id(), soft=False
         )  # as long as the sweep is there, whatever machine goes
-        stop = self._ray.remote(_Stop).options(num_cpus=0, max_concurrency=1000, scheduling_strategy=here).remote()
-        self._stop: Any = stop
+        coordinator = self._ray.remote(_Coordinator)
+        placed = coordinator.options(num_cpus=0, max_concurrency=1000, scheduling_strategy=here)
+        self._coordinator: Any = placed.remote()
         run = self._ray.remote(_run)
         self._remote: Any = run.options(num_cpus=cores, max_retries=0)
         self._cores = cores
-        self._left: dict[Any, Future[Outcome]] = {}
+        self._left: dict[Any, str] = {}  # names of jobs that have not ended
+        self._going: dict[str, tuple[float, float]] = {}
+        self._answer: Future[dict[str, tuple[float, float]]] | None = None
 
     def __enter__(self) -> RayWorkers:
         return self
@@ -80,21 +85,19 @@ class RayWorkers:
     ) -> None:
         try:
             with contextlib.suppress(Exception):  # it is gone: so is whoever asks it
-                self._ray.get(self._stop.ask.remote(), timeout=_ANSWER_SECONDS)
-            begun = [
-                ref for ref, future in list(self._left.items()) if not future.done()
-            ]  # Ray's thread takes some out
-            if begun:
-                self._ray.wait(begun, num_returns=len(begun), timeout=STOP_SECONDS)
+                self._ray.get(self._coordinator.stop.remote(), timeout=_ANSWER_SECONDS)
+            left = list(self._left.copy())  # Ray's thread takes some out
+            if left:
+                self._ray.wait(left, num_returns=len(left), timeout=STOP_SECONDS)
         finally:
             self._ray.shutdown()
 
     def submit(self, job: Job) -> Future[Outcome]:
         """Run a job as soon as the cluster has room for it."""
         away = replace(job, folder=job.folder.resolve(), path=job.path.resolve())
-        ref = self._remote.remote(away, self._cores, self._stop)
+        ref = self._remote.remote(away, self._cores, self._coordinator)
         future: Future[Outcome] = Future()
-        self._left[ref] = future
+        self._left[ref] = job.task.name
 
         def ended(asked: Future[Any]) -> None:
             del self._left[ref]
@@ -112,22 +115,37 @@ class RayWorkers:
         ref.future().add_done_callback(ended)
         return future
 
-    def running(self) -> dict[str, float]:
-        """Return nothing: Ray knows."""
-        return {}
+    def running(self) -> dict[str, tuple[float, float]]:
+        """Return the names of the jobs that are going on, for how many seconds each has been, and which share it has
+        made, as they said a moment ago.
+        """
+        if self._answer is not None and self._answer.done() and self._answer.exception() is None:
+            self._going = self._answer.result()
+        if self._answer is None or self._answer.done():  # who waited for it would wait for the cluster
+            self._answer = self._coordinator.going.remote().future()
+        left = set(self._left.copy().values())  # a copy: Ray's thread takes some out
+        return {name: said for name, said in self._going.items() if name in left}
 
 
-class _Stop:
-    """Says to all machines whether the sweep is being stopped."""
+class _Coordinator:
+    """Says to all machines whether the sweep is being stopped, and is told by them how far their runs are."""
 
     def __init__(self) -> None:
-        self._asked = False
+        self._stopping = False
+        self._told: dict[str, tuple[float, float, float]] = {}  # when, and what
 
-    def ask(self) -> None:
-        self._asked = True
+    def stop(self) -> None:
+        self._stopping = True
 
-    def asked(self) -> bool:
-        return self._asked
+    def tell(self, name: str, seconds: float, share: float) -> bool:
+        """Hear how far a run is; return whether it is to stop."""
+        self._told[name] = (time.monotonic(), seconds, share)
+        return self._stopping
+
+    def going(self) -> dict[str, tuple[float, float]]:
+        now = time.monotonic()
+        told = self._told.copy().items()  # at once: others speak meanwhile
+        return {name: (seconds, share) for name, (at, seconds, share) in told if now - at < _SILENT_SECONDS}
 
 
 @contextlib.contextmanager
@@ -142,15 +160,18 @@ def _handlers_kept() -> Generator[None]:
             signal.signal(number, handler)
 
 
-def _run(job: Job, cores: int, stop: Any) -> Outcome:
+def _run(job: Job, cores: int, coordinator: Any) -> Outcome:
     """Run a job on the machine that Ray has chosen."""
-    answer: Future[bool] = (
-        stop.asked.remote().future()
-    )  # not ray.get: whoever waits in it gives its cores to another run
-    looked = time.monotonic()
+    name, began = job.task.name, time.monotonic()
+
+    def tell(share: float) -> Future[bool]:
+        answer: Future[bool] = coordinator.tell.remote(name, time.monotonic() - began, share).future()
+        return answer  # not ray.get: whoever waits in it gives its cores to another run
+
+    answer, looked = tell(progress_of(job.folder)), began
     with contextlib.suppress(TimeoutError, FutureTimeoutError):  # a cluster that is slow to answer has not said "stop"
         if answer.result(_ANSWER_SECONDS):  # it has waited for its turn until now
-            return Outcome(job.task.name, 128 + signal.SIGTERM, "stopped before it began", None)
+            return Outcome(name, 128 + signal.SIGTERM, "stopped before it began", None)
 
     def stopping() -> bool:
         nonlocal answer, looked
@@ -159,9 +180,9 @@ def _run(job: Job, cores: int, stop: Any) -> Outcome:
         if answer.exception() is not None or answer.result():  # whoever could say so is gone: with a checkpoint, too
             return True
         if time.monotonic() - looked > _LOOK_SECONDS:
-            looked, answer = time.monotonic(), stop.asked.remote().future()
+            looked, answer = time.monotonic(), tell(progress_of(job.folder))
         return False
 
     if not Path(job.path).is_file():
-        return Outcome(job.task.name, 1, f"there is no script {job.path} on this machine", None)
+        return Outcome(name, 1, f"there is no script {job.path} on this machine", None)
     return run_job(job, cores, stopping)

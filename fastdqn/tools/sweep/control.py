@@ -18,7 +18,7 @@ from fastdqn import process
 from fastdqn.errors import RunError, UserError, counted
 from fastdqn.runs.folder import process_named, refuse_links, remove_unfinished, write_json
 from fastdqn.terminal import complain, console, typed
-from fastdqn.tools.sweep.jobs import STOP_SECONDS, Job, Outcome, progress_of
+from fastdqn.tools.sweep.jobs import STOP_SECONDS, Job, Outcome
 from fastdqn.tools.sweep.plan import RUNNING, Task, atari_26, read_plan, write_plan
 from fastdqn.tools.sweep.results import FOLDER as RESULTS
 from fastdqn.tools.sweep.results import found_in, median_minutes, write_result
@@ -45,8 +45,10 @@ class Engine(Protocol):
         """Run a job as soon as there is room for it."""
         ...
 
-    def running(self) -> dict[str, float]:
-        """Return the names of the jobs that are going on, and for how many seconds each has been."""
+    def running(self) -> dict[str, tuple[float, float]]:
+        """Return the names of the jobs that are going on, for how many seconds each has been, and which share of its
+        env steps it has made.
+        """
         ...
 
 
@@ -178,8 +180,7 @@ def _do(
                     _probe(folder)  # a full disk ends the sweep, not one run after the other
                     failed[name] = outcome.last_line or f"exit code {outcome.code}"
                     shown.failed(name, failed[name])
-            going = {name: (seconds, progress_of(folder / RUNS / name)) for name, seconds in workers.running().items()}
-            shown.update(going, median_minutes(results.values()), len(waiting), workers.at_once)
+            shown.update(workers.running(), median_minutes(results.values()), len(waiting), workers.at_once)
         if waiting:
             shown.say("the runs that are going on write their checkpoints")
     return failed, list(waiting)

@@ -8,10 +8,11 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from types import TracebackType
 
 from fastdqn import process
-from fastdqn.tools.sweep.jobs import Job, Outcome, run_job
+from fastdqn.tools.sweep.jobs import Job, Outcome, progress_of, run_job
 
 
 class LocalWorkers:
@@ -28,7 +29,7 @@ class LocalWorkers:
             self._free.put(cores)
         self._pool = ThreadPoolExecutor(self.at_once, thread_name_prefix="fastdqn-sweep")
         self._stopping = threading.Event()
-        self._since: dict[str, float] = {}
+        self._since: dict[str, tuple[float, Path]] = {}
 
     def __enter__(self) -> LocalWorkers:
         return self
@@ -43,14 +44,17 @@ class LocalWorkers:
         """Run a job as soon as there is room for it."""
         return self._pool.submit(self._run, job)
 
-    def running(self) -> dict[str, float]:
-        """Return the names of the jobs that are going on, and for how many seconds each has been."""
+    def running(self) -> dict[str, tuple[float, float]]:
+        """Return the names of the jobs that are going on, for how many seconds each has been, and which share it has
+        made.
+        """
         now = time.monotonic()
-        return {name: now - since for name, since in self._since.copy().items()}
+        since = self._since.copy()
+        return {name: (now - began, progress_of(folder)) for name, (began, folder) in since.items()}
 
     def _run(self, job: Job) -> Outcome:
         cores = self._free.get()
-        self._since[job.task.name] = time.monotonic()
+        self._since[job.task.name] = (time.monotonic(), job.folder)
         try:
             return run_job(job, cores, self._stopping.is_set)
         finally:
