@@ -6,11 +6,19 @@ import pytest
 import torch
 
 from fastdqn.algorithms.diagnostics import Diagnostics, signal_to_noise
+from fastdqn.algorithms.freeze_trial import FreezeTrial
 from fastdqn.networks.noisy import noisy_layers
 from fastdqn.replay.prioritized import PrioritizedReplay
 from tests.helpers.distributions import ATOMS
 from tests.helpers.learners import learner_of
 from tests.helpers.replays import feed_priorities, filled_replay
+from tests.helpers.scripts import ROOT
+
+
+def scalars_of_a_trial() -> dict[str, float]:
+    trial = FreezeTrial(0.87, 0.05, None)
+    trial.won = 1
+    return trial.report()
 
 
 def test_reports_of_a_rainbow() -> None:
@@ -23,6 +31,9 @@ def test_reports_of_a_rainbow() -> None:
     scalars, histograms = diagnostics.report()
     assert scalars.keys() >= {"held_out/mean_q", "priority/min", "priority/median", "priority/max", "priority/beta"}
     assert len([name for name in scalars if name.startswith("signal_to_noise/")]) == 4
+    page = (ROOT / "docs" / "runs.md").read_text()  # which lists what programs may read
+    assert [name for name in scalars if f"`{name}`" not in page and "signal_to_noise" not in name] == []
+    assert [name for name in scalars_of_a_trial() if f"`{name}`" not in page] == []
     mass = histograms["held_out/distribution"].mass
     assert sum(mass) == pytest.approx(1.0, abs=1e-4)
     assert sum(m * z for m, z in zip(mass, ATOMS.tolist(), strict=True)) == pytest.approx(
