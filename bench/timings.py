@@ -79,7 +79,7 @@ def ladder(page: Page, sources: Sources) -> str:
     rows: list[list[str]] = []
     for label, (idea, in_2017) in (IDEAS | APART).items():
         row, (script, _, more) = new.rows[label], label.partition(" ")
-        called = page.link(script, f"experiments/{script}.py") + f" `{more}`" * bool(more)
+        called = page.link(script, f"experiments/{script}.py") + (f" `{more}`" if more else "")
         gains = turns(row, new.rows["01_baseline"])
         cells = [called, idea, spread(row["env_steps_per_s_all"]), spread(gains, 2)]
         before = f"{old.rows[label]['gain_over_first']:.2f}" if label in old.rows else ""

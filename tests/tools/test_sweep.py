@@ -530,11 +530,11 @@ def test_ray_says_how_far_runs_are(tmp_path: Path) -> None:
         workers.submit(Job("fake", Path(FAKE), task, tmp_path / "pong-0"))
         workers.submit(Job("fake", Path(FAKE), task._replace(name="pong-1"), tmp_path / "pong-1"))
 
-        def ended() -> bool:
+        def far_enough() -> bool:
             seen.append(workers.running())
             return bool(seen[-1]) and seen[-1]["pong-0"][1] >= 0.3
 
-        wait_until(ended, 120.0)
+        wait_until(far_enough, 120.0)
     assert {name for going in seen for name in going} == {"pong-0"}  # the other one waits
     made = [going["pong-0"] for going in seen if going]
     assert made == sorted(made)

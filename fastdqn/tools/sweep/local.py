@@ -29,7 +29,7 @@ class LocalWorkers:
             self._free.put(cores)
         self._pool = ThreadPoolExecutor(self.at_once, thread_name_prefix="fastdqn-sweep")
         self._stopping = threading.Event()
-        self._since: dict[str, tuple[float, Path]] = {}
+        self._begun: dict[str, tuple[float, Path]] = {}  # when, and in which folder
 
     def __enter__(self) -> LocalWorkers:
         return self
@@ -48,17 +48,16 @@ class LocalWorkers:
         """Return the names of the jobs that are going on, for how many seconds each has been, and which share it has
         made.
         """
-        now = time.monotonic()
-        since = self._since.copy()
-        return {name: (now - began, progress_of(folder)) for name, (began, folder) in since.items()}
+        now, begun = time.monotonic(), self._begun.copy()
+        return {name: (now - at, progress_of(folder)) for name, (at, folder) in begun.items()}
 
     def _run(self, job: Job) -> Outcome:
         cores = self._free.get()
-        self._since[job.task.name] = (time.monotonic(), job.folder)
+        self._begun[job.task.name] = (time.monotonic(), job.folder)
         try:
             return run_job(job, cores, self._stopping.is_set)
         finally:
-            self._since.pop(job.task.name, None)
+            self._begun.pop(job.task.name, None)
             self._free.put(cores)
 
 
