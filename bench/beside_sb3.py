@@ -16,11 +16,10 @@ import dataclasses
 import importlib.util
 import json
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -32,9 +31,9 @@ from rich.table import Table
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # where bench is, if this file is run
 
-from bench.fps_figures import steady_state
 from bench.lines import Write, lines_in
 from bench.programs import ROOT, exit_code, said_by
+from bench.sides import Side, ended, steady
 from fastdqn import process
 from fastdqn.cli.parser import parsed
 from fastdqn.errors import RunError, UserError
@@ -74,38 +73,6 @@ class Options:
     """With --only speed: PyTorch's threads; by default one for each core."""
     out: Path = ROOT / "bench" / "results"
     """Folder for JSON lines and picture."""
-
-
-class Side:
-    """One of the two while it trains: its process, and the games and speeds that it has said."""
-
-    def __init__(self, name: str, command: list[str], folder: Path, core: int | None) -> None:
-        self.name = name
-        self.out = (folder / f"{name}.out").open("w+", encoding="utf-8")
-        self.err = (folder / f"{name}.err").open("w+", encoding="utf-8")
-        self.process = subprocess.Popen(command, stdout=self.out, stderr=self.err, cwd=ROOT)
-        if core is not None:
-            psutil.Process(self.process.pid).cpu_affinity([core])
-
-    def check(self) -> None:
-        """Raise RunError if it has failed."""
-        if self.process.poll() not in (None, 0):
-            self.err.seek(0)
-            raise RunError(f"{self.name} failed with exit code {self.process.returncode}:\n{self.err.read().strip()}")
-
-    def lines(self) -> list[dict[str, Any]]:
-        """Return the JSON lines of its standard output so far."""
-        text = Path(self.out.name).read_text(encoding="utf-8")
-        return [
-            json.loads(line) for line in text.splitlines(keepends=True) if line.startswith("{") and line[-1] == "\n"
-        ]
-
-    def end(self) -> None:
-        """Kill it if it still runs."""
-        self.process.kill()
-        self.process.wait()
-        self.out.close()
-        self.err.close()
 
 
 def ours(options: Options, runs: Path, words: list[str]) -> list[str]:
@@ -154,16 +121,6 @@ def read(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if line[-1] == "\n"]
 
 
-@contextlib.contextmanager
-def ended(sides: list[Side]) -> Generator[None]:
-    """End all sides on the way out."""
-    try:
-        yield
-    finally:
-        for side in sides:
-            side.end()
-
-
 def learn(options: Options, console: Console, write: Write) -> dict[str, dict[str, Any]]:
     """Train both, evaluate both; return what was found of each."""
     cores = sorted(psutil.Process().cpu_affinity() or [0])
@@ -209,14 +166,10 @@ def side_of(
 ) -> dict[str, Any]:
     """Return what is kept of one side."""
     speeds = [{"samples": 0, **line} for line in speeds]
-    found = {"updates_per_s": steady(speeds, name), "minutes": speeds[-1]["elapsed"] / 60.0}
+    found = {"updates_per_s": steady(speeds, WARMUP, name), "minutes": speeds[-1]["elapsed"] / 60.0}
     found |= {"env_steps": speeds[-1]["env_steps"], "evaluation": scores}
     played = [{key: line[key] for key in ("env_steps", "elapsed", "score")} for line in episodes]
     return {**found, "episodes": [{key: round(value, 2) for key, value in line.items()} for line in played]}
-
-
-def steady(speeds: list[dict[str, Any]], name: str) -> float:
-    return steady_state(speeds, WARMUP, name)["updates_per_s"]
 
 
 def time_both(options: Options, console: Console, write: Write) -> None:
@@ -233,27 +186,14 @@ def time_both(options: Options, console: Console, write: Write) -> None:
             run, config = config_of(runs, sides[0])
             sides[0].process.wait()
             sides[0].check()
-            first = steady(read(run / "speed.jsonl"), OURS)
+            first = steady(read(run / "speed.jsonl"), WARMUP, OURS)
             sides.append(Side(THEIRS, theirs(long, config, threads, 0), folder, None))
-            second = steady(speeds_for(sides[1], options.seconds + WARMUP), THEIRS)
+            second = steady(sides[1].speeds_for(options.seconds + WARMUP), WARMUP, THEIRS)
         ratios.append(first / second)
         write("trial", repeat=repeat, threads=threads, ours=first, theirs=second)
         console.print(f"{repeat + 1}/{options.repeats}: {OURS} {first:.1f}, {THEIRS} {second:.1f} updates/s")
     write("row", threads=threads, ratios=ratios, ratio=statistics.median(ratios))
     console.print(f"{statistics.median(ratios):.2f} times as many updates/s, {threads} threads, median of the turns")
-
-
-def speeds_for(side: Side, seconds: float) -> list[dict[str, Any]]:
-    """Return the speeds that Stable-Baselines3 says until `seconds` after its first update."""
-    while True:
-        side.check()
-        speeds = [{"samples": 0, **line} for line in side.lines() if line["kind"] == "speed"]
-        trained = [line for line in speeds if line["updates"] > 0]
-        if trained and trained[-1]["elapsed"] - trained[0]["elapsed"] >= seconds:
-            return speeds
-        if process.stop_signal():
-            raise RunError("Stopped before the turn was over.")
-        time.sleep(0.2)
 
 
 @drawing()

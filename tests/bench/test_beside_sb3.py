@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from bench import beside_sb3
+from bench.sides import Side
 from fastdqn.errors import RunError, UserError
 from tests.helpers.scripts import ROOT, parse
 
@@ -43,14 +44,14 @@ def test_what_is_not_installed_is_one_sentence(
 
 def test_a_line_that_is_being_written_is_not_read(tmp_path: Path) -> None:
     code = 'import sys; sys.stdout.write(\'noise\\n{"kind": "speed", "updates": 1}\\n{"kind": "sp\')'
-    side = beside_sb3.Side("one", [sys.executable, "-c", code], tmp_path, None)
+    side = Side("one", [sys.executable, "-c", code], tmp_path, None)
     side.process.wait()
     assert side.lines() == [{"kind": "speed", "updates": 1}]
     side.end()
 
 
 def test_a_side_that_fails_is_named_with_its_words(tmp_path: Path) -> None:
-    side = beside_sb3.Side("one", [sys.executable, "-c", "raise SystemExit('no such thing')"], tmp_path, None)
+    side = Side("one", [sys.executable, "-c", "raise SystemExit('no such thing')"], tmp_path, None)
     side.process.wait()
     with pytest.raises(RunError, match="one failed with exit code 1:\nno such thing"):
         side.check()
