@@ -173,27 +173,47 @@ def side_of(
 
 
 def time_both(options: Options, console: Console, write: Write) -> None:
-    """Take turns on all cores, and say updates/s."""
+    """Take turns on all cores, in each the other one first, and say updates/s."""
     threads = options.threads or process.cores()
     ratios: list[float] = []
-    long = dataclasses.replace(options, max_env_steps=1_000_000_000)
+    config: dict[str, Any] = {}
     for repeat in range(options.repeats):
-        with tempfile.TemporaryDirectory() as name, ended(sides := []):
-            folder, until = Path(name), str(options.seconds + WARMUP)
-            runs = folder / "runs"
-            words = ["--threads", str(threads), "--train-seconds", until, "--replay-initial", "300"]
-            sides.append(Side(OURS, ours(long, runs, words), folder, None))
-            run, config = config_of(runs, sides[0])
-            sides[0].process.wait()
-            sides[0].check()
-            first = steady(read(run / "speed.jsonl"), WARMUP, OURS)
-            sides.append(Side(THEIRS, theirs(long, config, threads, 0), folder, None))
-            second = steady(sides[1].speeds_for(options.seconds + WARMUP), WARMUP, THEIRS)
+        if repeat % 2 == 0:
+            first, config = turn_of_ours(options, threads)
+            second = turn_of_theirs(options, threads, config)
+        else:
+            second = turn_of_theirs(options, threads, config)
+            first, config = turn_of_ours(options, threads)
         ratios.append(first / second)
         write("trial", repeat=repeat, threads=threads, ours=first, theirs=second)
         console.print(f"{repeat + 1}/{options.repeats}: {OURS} {first:.1f}, {THEIRS} {second:.1f} updates/s")
     write("row", threads=threads, ratios=ratios, ratio=statistics.median(ratios))
     console.print(f"{statistics.median(ratios):.2f} times as many updates/s, {threads} threads, median of the turns")
+
+
+LONG = 1_000_000_000
+"""Env steps of a turn: more than there is time for."""
+
+
+def turn_of_ours(options: Options, threads: int) -> tuple[float, dict[str, Any]]:
+    """Return the updates/s of 31, and its config.json."""
+    words = ["--threads", str(threads), "--train-seconds", str(options.seconds + WARMUP), "--replay-initial", "300"]
+    with tempfile.TemporaryDirectory() as name, ended(sides := []):
+        folder = Path(name)
+        runs = folder / "runs"
+        sides.append(Side(OURS, ours(dataclasses.replace(options, max_env_steps=LONG), runs, words), folder))
+        run, config = config_of(runs, sides[0])
+        sides[0].process.wait()
+        sides[0].check()
+        return steady(read(run / "speed.jsonl"), WARMUP, OURS), config
+
+
+def turn_of_theirs(options: Options, threads: int, config: Mapping[str, Any]) -> float:
+    """Return the updates/s of Stable-Baselines3 with the settings of 31's config.json."""
+    with tempfile.TemporaryDirectory() as name, ended(sides := []):
+        command = theirs(dataclasses.replace(options, max_env_steps=LONG), config, threads, 0)
+        sides.append(Side(THEIRS, command, Path(name)))
+        return steady(sides[0].speeds_for(options.seconds + WARMUP), WARMUP, THEIRS)
 
 
 @drawing()

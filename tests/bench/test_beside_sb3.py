@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from bench import beside_sb3
 from bench.sides import Side
+from fastdqn import process
 from fastdqn.errors import RunError, UserError
 from tests.helpers.scripts import ROOT, parse
 
@@ -78,6 +80,38 @@ def test_theirs_has_the_settings_of_ours() -> None:
     assert (asked["hidden"], asked["temperature"], asked["batch_size"]) == (64, 0.1, 512)
     with pytest.raises(UserError, match="Stable-Baselines3 cannot be told --max-norm"):
         beside_sb3.theirs(beside_sb3.Options(), {"sac": {**config["sac"], "max_norm": 0.5}}, 1, 2)
+
+
+def test_turns_begin_with_the_other_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None always follows the same one; theirs has settings of ours also where it comes first."""
+    asked: list[Any] = []
+
+    def turn_of_ours(_: beside_sb3.Options, threads: int) -> tuple[float, dict[str, Any]]:
+        asked.append("31")
+        return 30.0 * threads, {"sac": len(asked)}
+
+    def turn_of_theirs(_: beside_sb3.Options, _threads: int, config: dict[str, Any]) -> float:
+        asked.append(config)
+        return 10.0
+
+    monkeypatch.setattr(beside_sb3, "turn_of_ours", turn_of_ours)
+    monkeypatch.setattr(beside_sb3, "turn_of_theirs", turn_of_theirs)
+    written: list[dict[str, Any]] = []
+    options = beside_sb3.Options(only="speed", threads=2)
+    beside_sb3.time_both(options, Console(quiet=True), lambda kind, **values: written.append(values))
+    assert asked == ["31", {"sac": 1}, {"sac": 1}, "31", "31", {"sac": 5}]
+    assert written[-1] == {"threads": 2, "ratios": [6.0, 6.0, 6.0], "ratio": 6.0}
+
+
+@pytest.mark.engines
+def test_turns_of_both() -> None:
+    pytest.importorskip("stable_baselines3")
+    options = beside_sb3.Options(only="speed", seconds=1.0, repeats=2, threads=1)
+    written: list[dict[str, Any]] = []
+    with process.running():
+        beside_sb3.time_both(options, Console(quiet=True), lambda kind, **values: written.append(values))
+    assert len(written) == 3
+    assert all(line["ours"] > 1.0 < line["theirs"] for line in written[:-1])
 
 
 @pytest.mark.engines
