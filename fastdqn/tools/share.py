@@ -28,6 +28,8 @@ from fastdqn.tools.labels import for_markdown
 
 CONFIG, CARD = "config.json", "README.md"
 FILES = (CONFIG, FILE, CARD)
+_HEAD = "---\nlibrary_name: fastdqn\n"
+"""How a page begins."""
 _MOST_CONFIG_BYTES = 1_000_000
 _SELF = ("format", "version", "script", "wrappers")
 _LEARNERS = {"dqn", "a2c", "ppo", "sac"}
@@ -51,7 +53,7 @@ def pack(run: Path, folder: Path, half: bool = False) -> None:
     weights, config = read_weights(run), shared_config(run)
     if not _LEARNERS & config.keys():
         raise UserError(f"{run} cannot be pushed: it is no agent that is known here.")
-    _write(folder, _halved(weights) if half else weights, config, card_of(run, config))
+    _write(folder, _halved(weights) if half else weights, config, _page_of(run, config))
 
 
 def unpack(source: Path, folder: Path, own_game: str | None, name: str) -> None:
@@ -120,7 +122,7 @@ def card_of(run: Path, config: dict[str, Any]) -> str:
     title = games.title_of(games.rom_of(game)) if games.is_atari(game) else game
     about = f"{agent} " if agent else ""
     tags = ["reinforcement-learning", "deep-reinforcement-learning", "atari" if games.is_atari(game) else "gymnasium"]
-    lines = ["---", "library_name: fastdqn", "pipeline_tag: reinforcement-learning", "tags:"]
+    lines = [*_HEAD.splitlines(), "pipeline_tag: reinforcement-learning", "tags:"]
     lines += [f"- {tag}" for tag in tags] + ["---", "", f"# {for_markdown(f'{title}: {about}by {script}')}", ""]
     lines += ["| games | mean | standard error | how they were played |", "| ---: | ---: | ---: | --- |"]
     lines += _scores(run) or ["| - | - | - | not evaluated |"]
@@ -133,6 +135,18 @@ def card_of(run: Path, config: dict[str, Any]) -> str:
     said = "" if steps is None else f", {steps:,} env steps{each}"
     lines += [f"Trained by fastdqn {config.get('version')}, seed {seed}{said}; all options are in config.json.", ""]
     return "\n".join(lines)
+
+
+def _page_of(run: Path, config: dict[str, Any]) -> str:
+    """Return `card_of` a run, or the page of a folder that was packed before, as the demo was, and not evaluated since:
+    it has the scores, and the run that they are of is elsewhere.
+    """
+    try:
+        page = (run / CARD).read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return card_of(run, config)
+    packed = page.startswith(_HEAD) and not (run / "summary.json").exists()
+    return page if packed and not _scores(run) else card_of(run, config)
 
 
 def _present(options: Groups) -> Any:

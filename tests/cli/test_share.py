@@ -314,6 +314,34 @@ def test_the_shipped_demo_is_small_and_whole() -> None:
     assert read_weights(folders.DEMO)
 
 
+def test_the_demo_that_is_given_away_has_its_scores(tmp_path: Path) -> None:
+    if not folders.DEMO.exists():
+        pytest.skip("this tree has no demo network")
+    pack(folders.DEMO, tmp_path / "given")
+    assert (tmp_path / "given" / "README.md").read_text() == (folders.DEMO / "README.md").read_text()
+    assert "not evaluated" not in (folders.DEMO / "README.md").read_text()
+
+
+def test_the_page_of_a_network_that_was_given_away_has_its_scores_still(runs: TrainedRuns, tmp_path: Path) -> None:
+    """The demo's, too: the run that had them is elsewhere. Once it is evaluated anew, these scores are its page's."""
+    run = Path(shutil.copytree(runs["09"], tmp_path / "run"))
+    said = {"games": 3, "mean": 1.5, "standard_error": 0.25, "epsilon": 0.05, "checksum": checksum_of(run)}
+    (run / "evaluation-nature.json").write_text(json.dumps(said))
+    pack(run, tmp_path / "given")
+    pack(tmp_path / "given", tmp_path / "again")
+    first, second = ((tmp_path / name / "README.md").read_text() for name in ("given", "again"))
+    assert "| 3 | 1.50 | 0.25 | nature, epsilon 0.05 |" in first
+    assert second == first
+    (tmp_path / "given" / "evaluation-training.json").write_text(json.dumps({**said, "mean": 2.5}))
+    pack(tmp_path / "given", tmp_path / "anew")
+    page = (tmp_path / "anew" / "README.md").read_text()
+    assert "| 3 | 2.50 | 0.25 | training, epsilon 0.05 |" in page
+    assert "1.50" not in page
+    unpack(tmp_path / "given", tmp_path / "pulled", None, "somewhere")
+    pack(tmp_path / "pulled", tmp_path / "theirs")  # "Pulled from somewhere." is no page
+    assert "not evaluated" in (tmp_path / "theirs" / "README.md").read_text()
+
+
 def test_half_of_the_numbers_play_the_same(tmp_path: Path) -> None:
     tensor = torch.linspace(-1, 1, 101)
     tmp_path.joinpath("run").mkdir()
