@@ -163,9 +163,8 @@ def turns(algorithm: str, options: Options, write: Write, say: Callable[[str], N
     for name, trials in speeds.items():
         each = [trial["env_steps_per_s"] for trial in trials]
         samples = statistics.median(trial["samples_per_step"] for trial in trials)
-        found.append(
-            {"row": name, "env_steps_per_s": each, "samples_per_step": samples, "ratios": ratios(each, theirs)}
-        )
+        figures = {"env_steps_per_s": each, "samples_per_step": samples, "ratios": ratios(each, theirs)}
+        found.append({"row": name, "theirs": name == pair.theirs, **figures})
         write("row", algorithm=algorithm, **found[-1])
     return found
 
@@ -182,8 +181,9 @@ def table_of(rows: list[dict[str, Any]]) -> Table:
         table.add_column(heading, justify="left" if not heading else "right")
     for row in rows:
         speeds, samples = spread(row["env_steps_per_s"], 0), f"{row['samples_per_step']:.1f}"
-        beside = "" if row["row"].endswith("_atari") else spread(row["ratios"], 2)
-        table.add_row(row["row"] + ("" if beside else " (CleanRL)"), speeds, samples, beside)
+        theirs = row["theirs"]
+        label, beside = (f"{row['row']} (CleanRL)", "") if theirs else (row["row"], spread(row["ratios"], 2))
+        table.add_row(label, speeds, samples, beside)
     return table
 
 
