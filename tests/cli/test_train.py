@@ -55,7 +55,7 @@ def test_mistakes_end_with_2_and_one_sentence(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What a wheel holds."""
-    pytest.importorskip("setuptools")
+    pytest.importorskip("setuptools", minversion="77")
     return built_into(tmp_path_factory.mktemp("built"))
 
 
