@@ -1,4 +1,4 @@
-"""Times CleanRL's DQN, Rainbow and PPO on an Atari game, and the scripts here that learn the same, in turns.
+"""Times CleanRL's DQN, Rainbow and PPO on an Atari game, and the scripts here that learn alike, in turns.
 
     python bench/beside_cleanrl.py ~/cleanrl
     python bench/beside_cleanrl.py ~/cleanrl --only rainbow --repeats 5
@@ -118,7 +118,13 @@ def time_theirs(pair: Pair, options: Options, game: str) -> dict[str, Any]:
     """
     with tempfile.TemporaryDirectory() as name, ended(sides := []):
         folder = Path(name)
-        command = [sys.executable, str(ROOT / "bench" / "cleanrl_script.py"), str(options.cleanrl), name, pair.theirs]
+        command = [
+            sys.executable,
+            str(ROOT / "bench" / "cleanrl_script.py"),
+            str(options.cleanrl.resolve()),
+            name,
+            pair.theirs,
+        ]
         command += ["--env-id", game, "--no-cuda", *pair.words]
         sides.append(Side(pair.theirs, command, folder))
         lines = sides[0].speeds_for(options.seconds + WARMUP, PATIENCE)
@@ -190,6 +196,7 @@ def table_of(rows: list[dict[str, Any]]) -> Table:
 def bench(options: Options) -> int:
     if options.repeats < 1 or options.seconds <= 0:
         raise UserError("--repeats and --seconds must be above 0.")
+    fps.check_one_game(options.extra)
     algorithms = names(options.only, "--only", PAIRS, "algorithm")
     if missing := [
         one for one in algorithms if not (options.cleanrl / "cleanrl" / f"{PAIRS[one].theirs}.py").is_file()

@@ -99,10 +99,14 @@ def rows_of(options: BenchOptions) -> list[Row]:
     labels = [row.label for row in rows]
     if twice := [label for label in labels if labels.count(label) > 1]:
         raise UserError(f"{twice[0]} would be timed twice; leave out what is named twice.")
-    for word in (word for row in rows for word in (*options.extra, *row.extra)):
-        if word == "--game" or word.startswith("--game="):
-            raise UserError("All scripts play one game here: give --game to the bench, before --.")
+    check_one_game([*options.extra, *(word for row in rows for word in row.extra)])
     return rows
+
+
+def check_one_game(words: Sequence[str]) -> None:
+    """Raise UserError if a script's own options name its game."""
+    if any(word == "--game" or word.startswith("--game=") for word in words):
+        raise UserError("All scripts play one game here: give --game to the bench, before --.")
 
 
 def time_script(row: Row, options: BenchOptions, device: str) -> dict[str, Any]:

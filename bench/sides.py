@@ -57,14 +57,14 @@ class Side:
         """
         deadline = None if patience is None else time.monotonic() + patience
         while True:
+            if process.stop_signal():  # first: it has stopped whatever is timed, too
+                raise RunError("Stopped before the turn was over.")
             self.check()
             over = self.process.poll() is not None
             speeds = [{"samples": 0, **line} for line in self.lines() if line["kind"] == "speed"]
             trained = [line for line in speeds if line["updates"] > 0]
             if trained and trained[-1]["elapsed"] - trained[0]["elapsed"] >= seconds:
                 return speeds
-            if process.stop_signal():
-                raise RunError("Stopped before the turn was over.")
             if over:
                 raise RunError(f"{self.name} has ended before the turn was over.")
             if not trained and deadline is not None and time.monotonic() > deadline:

@@ -86,8 +86,10 @@ def test_bad_input_is_one_sentence(
         ([str(checkout), "--game", "pongg"], "There is no Atari game called 'pongg'"),
         ([str(checkout), "--repeats", "0"], "--repeats and --seconds must be above 0."),
         ([], "It needs CLEANRL"),
+        ([str(checkout)], "give --game to the bench, before --."),
     ):
-        assert main_with(monkeypatch, *words, *out) == 2
+        extra = ["--", "--game", "breakout"] if "before --" in said else []
+        assert main_with(monkeypatch, *words, *out, *extra) == 2
         error = capsys.readouterr().err
         assert said in error
         assert error.count("\n") == 1
